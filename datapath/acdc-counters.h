@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+
+/* The engine's counters, one list for the enum, the names that users see and
+ * the netlink attributes.  ACDC_COUNTER(SYMBOL, "name", "what it counts").
+ * All count since the tenant was made; one set a tenant.
+ *
+ * No include guard: included several times. */
+
+/* Packets and bytes. */
+ACDC_COUNTER(EGRESS_PACKETS,    "egress_packets",    "TCP packets of tracked flows, from the guest")
+ACDC_COUNTER(INGRESS_PACKETS,   "ingress_packets",   "TCP packets of tracked flows, to the guest")
+ACDC_COUNTER(EGRESS_BYTES,      "egress_bytes",      "payload bytes from the guest")
+ACDC_COUNTER(INGRESS_BYTES,     "ingress_bytes",     "payload bytes to the guest")
+ACDC_COUNTER(CE_PACKETS,        "ce_packets",        "packets that arrived marked CE")
+ACDC_COUNTER(CE_BYTES,          "ce_bytes",          "payload bytes that arrived marked CE")
+ACDC_COUNTER(MARKED_ECT,        "marked_ect",        "packets that left marked ECT(0)")
+
+/* Flows. */
+ACDC_COUNTER(FLOWS_CREATED,     "flows_created",     "connections tracked from their SYN")
+ACDC_COUNTER(FLOWS_CAPABLE,     "flows_capable",     "handshakes in which both ends showed the capability")
+ACDC_COUNTER(FLOWS_FALLBACK,    "flows_fallback",    "handshakes whose other end did not show it")
+ACDC_COUNTER(FLOWS_CLOSED,      "flows_closed",      "connections ended by FIN or RST")
+ACDC_COUNTER(FLOWS_EXPIRED,     "flows_expired",     "connections removed by the sweeper while idle or half open")
+ACDC_COUNTER(FLOWS_EVICTED,     "flows_evicted",     "connections removed because the table was full")
+ACDC_COUNTER(RESCALED,          "rescaled",          "handshakes whose window scale was made finer")
+
+/* Feedback. */
+ACDC_COUNTER(PACK_SENT,         "pack_sent",         "PACKs added")
+ACDC_COUNTER(PACK_RECEIVED,     "pack_received",     "PACKs read and removed")
+ACDC_COUNTER(FACK_SENT,         "fack_sent",         "FACKs sent")
+ACDC_COUNTER(FACK_RECEIVED,     "fack_received",     "FACKs read")
+ACDC_COUNTER(WINDOW_UPDATES,    "window_updates",    "FACKs turned into a window update for the guest")
+ACDC_COUNTER(FEEDBACK_STALE,    "feedback_stale",    "feedback older than what was seen, ignored")
+ACDC_COUNTER(FEEDBACK_BAD,      "feedback_bad",      "impossible feedback, ignored")
+ACDC_COUNTER(FEEDBACK_LOST,     "feedback_lost",     "flows that fell back since the other end no longer sends feedback")
+ACDC_COUNTER(FORGED,            "forged",            "packets of the guest from which AC/DC options or reserved bits were removed")
+
+/* The law. */
+ACDC_COUNTER(CUTS_ECN,          "cuts_ecn",          "window cuts because of marks")
+ACDC_COUNTER(CUTS_LOSS,         "cuts_loss",         "window cuts because of loss")
+ACDC_COUNTER(TIMEOUTS,          "timeouts",          "windows reset by a retransmission timeout of the guest")
+ACDC_COUNTER(IDLE_RESTARTS,     "idle_restarts",     "windows reset after idle")
+ACDC_COUNTER(RETRANSMITS,       "retransmits",       "data packets of the guest sent again")
+ACDC_COUNTER(RTT_SAMPLES,       "rtt_samples",       "round-trip times measured")
+ACDC_COUNTER(ACK_INVALID,       "ack_invalid",       "ACKs of data not sent, ignored by the law")
+
+/* Enforcement. */
+ACDC_COUNTER(WINDOW_REWRITTEN,  "window_rewritten",  "receive windows made smaller on the way to the guest")
+ACDC_COUNTER(UPDATES_ABSORBED,  "updates_absorbed",  "window updates that would have become duplicate ACKs, dropped")
+ACDC_COUNTER(POLICED_PACKETS,   "policed_packets",   "packets dropped beyond the offered window")
+ACDC_COUNTER(POLICED_BYTES,     "policed_bytes",     "payload bytes dropped beyond the offered window")
+
+/* Untouched packets, by reason. */
+ACDC_COUNTER(UNTOUCHED_NOT_TCP, "untouched_not_tcp", "not TCP over IPv4 or IPv6")
+ACDC_COUNTER(UNTOUCHED_FRAGMENT, "untouched_fragment", "IP fragments")
+ACDC_COUNTER(UNTOUCHED_IPSEC,   "untouched_ipsec",   "ESP or AH")
+ACDC_COUNTER(UNTOUCHED_LENGTH,  "untouched_length",  "a length field that does not fit the packet")
+ACDC_COUNTER(UNTOUCHED_OPTIONS, "untouched_options", "malformed TCP options")
+ACDC_COUNTER(UNTOUCHED_FLAGS,   "untouched_flags",   "impossible TCP flags")
+ACDC_COUNTER(UNTOUCHED_SIGNED,  "untouched_signed",  "TCP-MD5 or TCP-AO")
+ACDC_COUNTER(UNTOUCHED_MIDSTREAM, "untouched_midstream", "no SYN of the connection was seen")
+ACDC_COUNTER(UNTOUCHED_DISABLED, "untouched_disabled", "tenant disabled")
+ACDC_COUNTER(UNTOUCHED_TABLE_FULL, "untouched_table_full", "SYNs not tracked, flow table full")
+ACDC_COUNTER(UNTOUCHED_HALF_OPEN, "untouched_half_open", "SYNs not tracked, half-open quota used up")
+ACDC_COUNTER(UNTOUCHED_MEMORY,  "untouched_memory",  "packets not edited or SYNs not tracked, no memory")

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+
+/* The only header of the engine that knows where it runs: integers, byte
+ * order, atomics, locks, memory.  Kernel style in the first half, C11 in the
+ * second.  The functions declared at the end are what a host must define
+ * (lib/acdc-host.c in ovs-vswitchd, datapath/linux/ in the kernel,
+ * tests/unit/ for the tests). */
+
+#ifndef ACDC_PLATFORM_H
+#define ACDC_PLATFORM_H 1
+
+#ifdef __KERNEL__
+
+#include <linux/atomic.h>
+#include <linux/build_bug.h>
+#include <linux/cache.h>
+#include <linux/kernel.h>
+#include <linux/mm.h>
+#include <linux/prefetch.h>
+#include <linux/slab.h>
+#include <linux/smp.h>
+#include <linux/spinlock.h>
+#include <linux/string.h>
+#include <linux/types.h>
+#include <asm/unaligned.h>
+
+#define acdc_likely(X) likely(X)
+#define acdc_unlikely(X) unlikely(X)
+#define ACDC_BUILD_ASSERT(X) BUILD_BUG_ON(!(X))
+#define ACDC_STATIC_ASSERT(X) _Static_assert(X, #X)
+#define ACDC_PREFETCH(P) prefetch(P)
+#define ACDC_CACHE_LINE 64
+
+/* Plain integers that several threads read and write.  Relaxed unless the
+ * name says otherwise. */
+typedef u32 acdc_a32;
+typedef u64 acdc_a64;
+#define acdc_a32_read(P) READ_ONCE(*(P))
+#define acdc_a32_set(P, V) WRITE_ONCE(*(P), V)
+#define acdc_a64_read(P) READ_ONCE(*(P))
+/* Counters live in per-CPU slots and are only added to with bottom halves
+ * off, so no two writers meet. */
+#define acdc_a64_add(P, V) WRITE_ONCE(*(P), *(P) + (V))
+
+/* Pointers published to lock-free readers. */
+#define acdc_ptr_load(P) smp_load_acquire(P)
+#define acdc_ptr_store(P, V) smp_store_release(P, V)
+
+/* Held for a few dozen instructions, never across a call to the host.
+ * Bottom halves are off wherever the engine runs. */
+typedef spinlock_t acdc_lock_t;
+static inline void acdc_lock_init(acdc_lock_t *l) { spin_lock_init(l); }
+static inline void acdc_lock(acdc_lock_t *l) { spin_lock_bh(l); }
+static inline void acdc_unlock(acdc_lock_t *l) { spin_unlock_bh(l); }
+
+static inline u32 acdc_slot(void) { return raw_smp_processor_id(); }
+
+static inline u16 acdc_get16(const void *p) { return get_unaligned_be16(p); }
+static inline u32 acdc_get32(const void *p) { return get_unaligned_be32(p); }
+static inline void acdc_put16(void *p, u16 v) { put_unaligned_be16(v, p); }
+static inline void acdc_put32(void *p, u32 v) { put_unaligned_be32(v, p); }
+
+#include <linux/math64.h>
+static inline u64 acdc_div64(u64 a, u64 b) { return div64_u64(a, b); }
+
+#else /* !__KERNEL__ */
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define acdc_likely(X) __builtin_expect(!!(X), 1)
+#define acdc_unlikely(X) __builtin_expect(!!(X), 0)
+#define ACDC_BUILD_ASSERT(X) _Static_assert(X, #X)
+#define ACDC_STATIC_ASSERT(X) _Static_assert(X, #X)
+#define ACDC_PREFETCH(P) __builtin_prefetch(P)
+#define ACDC_CACHE_LINE 64
+
+typedef _Atomic uint32_t acdc_a32;
+typedef _Atomic uint64_t acdc_a64;
+#define acdc_a32_read(P) atomic_load_explicit(P, memory_order_relaxed)
+#define acdc_a32_set(P, V) atomic_store_explicit(P, V, memory_order_relaxed)
+#define acdc_a64_read(P) atomic_load_explicit(P, memory_order_relaxed)
+#define acdc_a64_add(P, V) \
+    ((void) atomic_fetch_add_explicit(P, V, memory_order_relaxed))
+
+#define acdc_ptr_load(P) __atomic_load_n(P, __ATOMIC_ACQUIRE)
+#define acdc_ptr_store(P, V) __atomic_store_n(P, V, __ATOMIC_RELEASE)
+
+/* A spinlock of four bytes: the flow table has one a connection, and PMD
+ * threads must never sleep. */
+typedef _Atomic uint32_t acdc_lock_t;
+static inline void acdc_lock_init(acdc_lock_t *l) { atomic_init(l, 0); }
+void acdc_lock_slow(acdc_lock_t *);     /* In acdc-platform-user.c. */
+static inline void acdc_lock(acdc_lock_t *l)
+{
+    if (acdc_unlikely(atomic_exchange_explicit(l, 1, memory_order_acquire))) {
+        acdc_lock_slow(l);
+    }
+}
+static inline void acdc_unlock(acdc_lock_t *l)
+{
+    atomic_store_explicit(l, 0, memory_order_release);
+}
+
+/* A small number that differs between threads that run at once, as far as
+ * there are enough: selects the slot of a counter. */
+uint32_t acdc_slot(void);               /* In acdc-platform-user.c. */
+
+static inline uint16_t acdc_get16(const void *p)
+{
+    const uint8_t *b = p;
+    return (uint16_t) (b[0] << 8 | b[1]);
+}
+static inline uint32_t acdc_get32(const void *p)
+{
+    uint32_t v;
+    memcpy(&v, p, sizeof v);
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    v = __builtin_bswap32(v);
+#endif
+    return v;
+}
+static inline void acdc_put16(void *p, uint16_t v)
+{
+    uint8_t *b = p;
+    b[0] = (uint8_t) (v >> 8);
+    b[1] = (uint8_t) v;
+}
+static inline void acdc_put32(void *p, uint32_t v)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    v = __builtin_bswap32(v);
+#endif
+    memcpy(p, &v, sizeof v);
+}
+
+static inline uint64_t acdc_div64(uint64_t a, uint64_t b) { return a / b; }
+
+#endif /* !__KERNEL__ */
+
+/* What the host provides. ------------------------------------------------ */
+
+struct acdc_pkt;
+
+/* Called after all readers that may still hold the object are done: the
+ * object starts with this. */
+struct acdc_rcu {
+#ifdef __KERNEL__
+    struct rcu_head rcu;
+#else
+    struct acdc_rcu *next;      /* For the host's use. */
+#endif
+    void (*free)(struct acdc_rcu *);
+};
+
+/* Calls 'r->free(r)' once every thread that might be inside the engine now
+ * has left it.  Any context.  Never fails. */
+void acdc_host_defer(struct acdc_rcu *r);
+
+/* Zeroed memory, aligned to a cache line; NULL if there is none.  'atomic'
+ * says that the caller must not sleep.  Small objects (flows) and the bucket
+ * array alike. */
+void *acdc_host_alloc(size_t size, bool atomic);
+void acdc_host_free(void *p);
+
+/* Makes room for 'n' bytes in front of the packet, or takes the first 'n'
+ * bytes away.  Both return the new first byte (all header bytes the engine
+ * was shown stay linear and writable), or NULL when there is no memory, with
+ * the packet unchanged.  The engine moves the headers itself. */
+uint8_t *acdc_host_push(struct acdc_pkt *p, unsigned int n);
+uint8_t *acdc_host_pull(struct acdc_pkt *p, unsigned int n);
+
+/* Called once before the first write to a packet: makes the first 'p->hlen'
+ * bytes private to this packet (an skb may be cloned) and updates 'p->data'.
+ * False when there is no memory. */
+bool acdc_host_writable(struct acdc_pkt *p);
+
+/* A new packet of 'len' bytes (zeroed is not required) that goes the same way
+ * as 'like', before it.  Returns its first byte to fill, or NULL. */
+uint8_t *acdc_host_inject(struct acdc_pkt *like, unsigned int len);
+
+/* A random 32-bit seed for the hash, once per engine. */
+uint32_t acdc_host_seed(void);
+
+#endif /* acdc-platform.h */

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+
+/* What AC/DC puts on the wire between two virtual switches, and the few
+ * fields of RFC 791, 8200, 9293 and 3168 it reads or edits.  Every wire
+ * constant of the project is in this file and nowhere else.
+ *
+ * Multi-byte fields are big-endian on the wire.  Offsets are in bytes. */
+
+#ifndef ACDC_WIRE_H
+#define ACDC_WIRE_H 1
+
+/* The AC/DC options: an experimental option kind (RFC 4727) that carries an
+ * experiment identifier, ExID (RFC 6994).
+ *
+ *   capability, on SYN and SYN-ACK:
+ *     +------+--------+-------------+---------+-------+---------------+
+ *     | 253  |   8    | ExID 0xACDC | version | flags |   0       0   |
+ *     +------+--------+-------------+---------+-------+---------------+
+ *
+ *   feedback, PACK (on an ACK or data segment of the guest) and FACK (on a
+ *   packet of its own):
+ *     +------+--------+-------------+---------------+-----------------+
+ *     | 253  |   12   | ExID 0xACDC | ECN_bytes (4) | total_bytes (4) |
+ *     +------+--------+-------------+---------------+-----------------+
+ *   Both counts are payload bytes received since the handshake, modulo 2^32.
+ */
+enum acdc_wire_option {
+    ACDC_OPT_KIND = 253,
+    ACDC_OPT_EXID = 0xacdc,         /* Default; acdc_config.exid overrides. */
+    ACDC_OPT_EXID_OFS = 2,
+    ACDC_OPT_BODY_OFS = 4,
+    ACDC_OPT_CAP_LEN = 8,
+    ACDC_OPT_FB_LEN = 12,
+    ACDC_OPT_VERSION = 1,
+};
+
+/* The low nibble of byte 12 of the TCP header: three reserved bits, then AE
+ * (RFC 9768), which is the guest's and stays as it is.
+ *
+ * The two ECN bits hold the ECN codepoint that the guest itself sent, so that
+ * the receiving side can put it back.  The codepoint CE (3), which no guest
+ * has reason to send, says instead "the ECN field is the guest's own, leave
+ * it": a packet that the engine did not mark. */
+enum acdc_wire_reserved {
+    ACDC_RES_FACK = 0x08,
+    ACDC_RES_ECN_MASK = 0x06,
+    ACDC_RES_ECN_SHIFT = 1,
+    ACDC_RES_MASK = 0x0e,
+};
+
+/* ECN codepoints (RFC 3168). */
+enum acdc_ecn {
+    ACDC_ECN_NOT_ECT = 0,
+    ACDC_ECN_ECT1 = 1,
+    ACDC_ECN_ECT0 = 2,
+    ACDC_ECN_CE = 3,
+    ACDC_ECN_MASK = 3,
+};
+
+enum acdc_wire_tcp_flags {
+    ACDC_TCP_FIN = 0x01,
+    ACDC_TCP_SYN = 0x02,
+    ACDC_TCP_RST = 0x04,
+    ACDC_TCP_PSH = 0x08,
+    ACDC_TCP_ACK = 0x10,
+    ACDC_TCP_URG = 0x20,
+    ACDC_TCP_ECE = 0x40,
+    ACDC_TCP_CWR = 0x80,
+};
+
+/* TCP options that the engine reads, or that tell it to keep its hands off. */
+enum acdc_wire_tcp_option {
+    ACDC_TCPOPT_EOL = 0,
+    ACDC_TCPOPT_NOP = 1,
+    ACDC_TCPOPT_MSS = 2,            /* RFC 9293 */
+    ACDC_TCPOPT_WSCALE = 3,         /* RFC 7323 */
+    ACDC_TCPOPT_SACK_OK = 4,        /* RFC 2018 */
+    ACDC_TCPOPT_SACK = 5,
+    ACDC_TCPOPT_TIMESTAMP = 8,      /* RFC 7323 */
+    ACDC_TCPOPT_MD5 = 19,           /* RFC 2385 */
+    ACDC_TCPOPT_AO = 29,            /* RFC 5925 */
+    ACDC_TCPOPT_TIMESTAMP_LEN = 10,
+};
+
+enum acdc_wire_sizes {
+    ACDC_ETH_HLEN = 14,
+    ACDC_VLAN_HLEN = 4,
+    ACDC_MAX_VLANS = 2,
+    ACDC_IP4_HLEN = 20,
+    ACDC_IP6_HLEN = 40,
+    ACDC_TCP_HLEN = 20,
+    ACDC_TCP_HLEN_MAX = 60,
+    ACDC_TCP_OPTS_MAX = ACDC_TCP_HLEN_MAX - ACDC_TCP_HLEN,
+    ACDC_WSCALE_MAX = 14,           /* RFC 7323 section 2.3 */
+    ACDC_MSS_DEFAULT4 = 536,        /* RFC 9293 section 3.7.1 */
+    ACDC_MSS_DEFAULT6 = 1220,
+    ACDC_MSS_MIN = 64,              /* Below this an MSS option is a lie. */
+};
+
+enum acdc_ethertype {
+    ACDC_ETHERTYPE_IP4 = 0x0800,
+    ACDC_ETHERTYPE_IP6 = 0x86dd,
+    ACDC_ETHERTYPE_VLAN = 0x8100,
+    ACDC_ETHERTYPE_QINQ = 0x88a8,
+};
+
+enum acdc_ip_proto {
+    ACDC_IPPROTO_HOPOPTS = 0,
+    ACDC_IPPROTO_TCP = 6,
+    ACDC_IPPROTO_ROUTING = 43,
+    ACDC_IPPROTO_FRAGMENT = 44,
+    ACDC_IPPROTO_ESP = 50,
+    ACDC_IPPROTO_AH = 51,
+    ACDC_IPPROTO_DSTOPTS = 60,
+};
+
+#endif /* acdc-wire.h */

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+
+/* AC/DC: congestion control of tenants' TCP in the virtual switch, after
+ * He et al., "AC/DC TCP", SIGCOMM 2016.
+ *
+ * This header is the contract between the engine and a datapath.
+ *
+ * A datapath makes one engine (acdc_create), tells it the tenants
+ * (acdc_tenant_set), binds ports to them (acdc_port_bind), and calls
+ * acdc_process() with every batch of packets that it received from a bound
+ * port (ACDC_EGRESS, before flow lookup) or is about to send to one
+ * (ACDC_INGRESS, after all actions).  It calls acdc_sweep() now and then.
+ *
+ * Threads.  acdc_process() runs on any number of threads at once, also on
+ * both directions of one flow, inside what the host considers an RCU read
+ * section (a PMD thread between quiescent states, softirq under
+ * rcu_read_lock).  The functions that configure (tenant, port, config,
+ * flush, sweep, destroy) must be called by one thread at a time; they may run
+ * while others process packets.  Dumps and statistics may run on any thread,
+ * inside an RCU read section.
+ *
+ * Memory.  The engine allocates a flow on a SYN, nothing else per packet.
+ * Nothing grows past acdc_config.max_flows.
+ *
+ * Units.  Windows and sequence distances in bytes, 'now' in nanoseconds of
+ * any monotonic clock, fractions in fixed point with ACDC_FIX_SHIFT bits.
+ * Host byte order except where "be" is in the name. */
+
+#ifndef ACDC_H
+#define ACDC_H 1
+
+#include "acdc-platform.h"
+#include "acdc-wire.h"
+
+/* Fractions: alpha, beta, gain, CE fraction. */
+#define ACDC_FIX_SHIFT 20
+#define ACDC_FIX_ONE (1u << ACDC_FIX_SHIFT)
+
+#define ACDC_NAME_LEN 64        /* With the terminating null byte. */
+#define ACDC_RULES_MAX 256      /* A tenant's. */
+
+struct acdc;
+struct acdc_port;
+
+/* Configuration. ---------------------------------------------------------- */
+
+/* Of the whole engine. */
+struct acdc_config {
+    uint32_t max_flows;         /* 1...ACDC_FLOWS_MAX. */
+    uint32_t idle_timeout;      /* Seconds, of established flows. */
+    uint16_t exid;              /* ExID of the options on the wire. */
+};
+#define ACDC_FLOWS_MAX (1u << 24)
+#define ACDC_MAX_FLOWS_DEFAULT (1u << 20)
+/* Above the 2 hours of keep-alive that RFC 9293 section 3.8.4 asks for. */
+#define ACDC_IDLE_TIMEOUT_DEFAULT 7500
+
+enum acdc_algorithm {
+    ACDC_ALG_NONE,              /* Track and report only. */
+    ACDC_ALG_RENO,
+    ACDC_ALG_CUBIC,
+    ACDC_ALG_DCTCP,
+    ACDC_N_ALGS
+};
+
+enum acdc_mode {
+    ACDC_MODE_ENFORCE,
+    ACDC_MODE_OBSERVE,          /* Compute and report; touch no packet. */
+    ACDC_N_MODES
+};
+
+/* What governs a flow. */
+struct acdc_params {
+    uint32_t beta;              /* 0...ACDC_FIX_ONE; 1 is DCTCP, 0 backs off
+                                 * hardest. */
+    uint32_t gain;              /* g of DCTCP, 1...ACDC_FIX_ONE. */
+    uint32_t initial_window;    /* Segments, at least 1. */
+    uint32_t min_window;        /* Bytes; 0: two segments.  Never below one
+                                 * segment. */
+    uint32_t max_window;        /* Bytes; 0: no cap. */
+    uint8_t algorithm;          /* enum acdc_algorithm. */
+    uint8_t fallback;           /* enum acdc_algorithm but DCTCP: for peers
+                                 * without the capability. */
+    uint8_t mode;               /* enum acdc_mode. */
+    bool enabled;
+    bool police;                /* Drop what exceeds the offered window. */
+    bool ecn_syn;               /* Send SYN and SYN-ACK as ECT. */
+};
+
+/* beta 1, dctcp, fallback none, enforce, enabled, no policing, initial window
+ * 10 (RFC 6928), g 1/16 (RFC 8257), ecn_syn. */
+extern const struct acdc_params acdc_params_default;
+
+/* Which flows of a tenant a rule is for.  Seen from the guest: local is the
+ * guest's side.  IPv4 addresses are IPv4-mapped (::ffff:a.b.c.d). */
+struct acdc_match {
+    uint8_t remote[16];         /* be */
+    uint8_t remote_plen;        /* Prefix length, 0...128; 0: any. */
+    bool remote_set;
+    uint16_t remote_port_min, remote_port_max;  /* 0...65535: any. */
+    uint16_t local_port_min, local_port_max;
+};
+
+struct acdc_rule {
+    struct acdc_match match;
+    uint32_t priority;          /* Larger first. */
+    struct acdc_params params;
+};
+
+/* Parses "remote=10.0.0.0/8,remote_port=5432,local_port=8000-8010" (all parts
+ * optional, each once, order free) into '*m'.  Returns true, or false with a
+ * message in 'error' ('error_size' bytes) that names the bad part and what is
+ * allowed.  Pure function. */
+bool acdc_match_parse(const char *s, struct acdc_match *m,
+                      char *error, size_t error_size);
+
+struct acdc_tenant_config {
+    char name[ACDC_NAME_LEN];
+    struct acdc_params params;
+    uint32_t max_half_open;     /* Flows between SYN and the end of the
+                                 * handshake; 0: ACDC_HALF_OPEN_DEFAULT. */
+    uint32_t n_rules;
+    const struct acdc_rule *rules;      /* In any order; copied. */
+};
+#define ACDC_HALF_OPEN_DEFAULT 16384
+
+/* Returns an engine, or NULL without memory.  'cfg' NULL: defaults. */
+struct acdc *acdc_create(const struct acdc_config *cfg);
+/* Frees everything.  No thread may be inside acdc_process(). */
+void acdc_destroy(struct acdc *);
+/* Takes effect at once; a lower max_flows evicts no active flow.  Returns 0
+ * or ENOMEM (then nothing changed). */
+int acdc_config_set(struct acdc *, const struct acdc_config *);
+void acdc_config_get(const struct acdc *, struct acdc_config *);
+
+/* Creates or changes the tenant 'tc->name'.  Flows of the tenant follow with
+ * their next packet.  Returns 0, EINVAL or ENOMEM (then nothing changed). */
+int acdc_tenant_set(struct acdc *, const struct acdc_tenant_config *tc);
+/* Removes it and its flows; its ports pass untouched.  0 or ENOENT. */
+int acdc_tenant_del(struct acdc *, const char *name);
+
+/* Binds datapath port 'port_no', for people 'port_name', to the tenant.  A
+ * port bound before moves, its flows go.  'mtu' in bytes, of the IP packet;
+ * calling again with the same tenant changes only the MTU and the name.
+ * Returns the handle to pass to acdc_process(), valid (after the host's RCU
+ * rules) until acdc_port_unbind(); NULL when there is no such tenant or no
+ * memory. */
+struct acdc_port *acdc_port_bind(struct acdc *, uint32_t port_no,
+                                 const char *port_name, const char *tenant,
+                                 uint32_t mtu);
+/* 0 or ENOENT. */
+int acdc_port_unbind(struct acdc *, uint32_t port_no);
+
+/* Packets. ---------------------------------------------------------------- */
+
+enum acdc_dir { ACDC_EGRESS, ACDC_INGRESS };
+
+enum acdc_verdict {
+    ACDC_PASS,                  /* Go on with the packet, edited or not. */
+    ACDC_DROP,                  /* Free it: a FACK, or policed. */
+};
+
+/* A packet as the host shows it to the engine. */
+struct acdc_pkt {
+    /* Set by the host. */
+    uint8_t *data;              /* First byte.  Updated when it moves. */
+    uint32_t len;               /* Bytes from 'data' to the end, updated. */
+    uint32_t hlen;              /* Of these, linear from 'data', updated. */
+    uint16_t l3_ofs;            /* Where IP begins if 'ethertype' is set. */
+    uint16_t ethertype;         /* Of the IP header, host order, or 0: 'data'
+                                 * is an Ethernet header and the engine
+                                 * parses it (up to two VLAN tags). */
+    bool gso;                   /* To be segmented by TSO/GSO later. */
+    bool csum_partial;          /* The TCP checksum field holds the sum of the
+                                 * pseudo header only, the rest is left to
+                                 * offload. */
+    void *host;                 /* The host's packet. */
+    void *aux;                  /* For acdc_host_*(). */
+
+    /* Set by the engine for the host. */
+    uint8_t verdict;            /* enum acdc_verdict. */
+    bool edited;                /* Some byte was changed. */
+
+    /* The engine's, see acdc-packet.h. */
+    uint8_t ip_version;         /* 4, 6, or 0: not understood. */
+    uint8_t opt_flags;
+    uint8_t tcp_hlen;
+    uint8_t tcp_flags;
+    uint8_t fb_ofs, cap_ofs, sack_ofs, ws_ofs, ts_ofs;  /* In the TCP header,
+                                                         * 0: none. */
+    uint8_t writable;
+    uint16_t l4_ofs;
+    uint16_t sport, dport;
+    uint32_t payload;
+    uint32_t seq, ack;
+    uint16_t mss;
+    uint8_t wscale;
+    uint8_t reason;             /* Why untouched. */
+    uint32_t hash;
+    struct acdc_flow *flow;
+};
+
+/* Initializes what the host does not care to set. */
+void acdc_pkt_init(struct acdc_pkt *, uint8_t *data, uint32_t len,
+                   uint32_t hlen);
+
+/* Processes 'n' packets of 'port', in order.  Sets 'verdict' of each. */
+#define ACDC_BATCH_MAX 32
+void acdc_process(struct acdc_port *port, enum acdc_dir dir,
+                  struct acdc_pkt *pkts, unsigned int n, uint64_t now);
+
+/* Removes ended, idle and half-open flows whose time has come, examining at
+ * most 'budget' hash buckets from where the last call stopped.  Returns true
+ * when it has been through the whole table since it last returned true. */
+bool acdc_sweep(struct acdc *, uint64_t now, uint32_t budget);
+
+/* Removes all flows, or those of the tenant, or of the port: 'tenant' NULL
+ * and 'port_no' NULL mean any.  Returns how many. */
+uint32_t acdc_flush(struct acdc *, const char *tenant,
+                    const uint32_t *port_no);
+
+/* Statistics. ------------------------------------------------------------- */
+
+enum acdc_counter {
+#define ACDC_COUNTER(SYMBOL, NAME, DESCRIPTION) ACDC_C_##SYMBOL,
+#include "acdc-counters.h"
+#undef ACDC_COUNTER
+    ACDC_N_COUNTERS
+};
+extern const char *const acdc_counter_names[ACDC_N_COUNTERS];
+extern const char *const acdc_counter_help[ACDC_N_COUNTERS];
+
+extern const char *const acdc_algorithm_names[ACDC_N_ALGS];
+extern const char *const acdc_mode_names[ACDC_N_MODES];
+
+struct acdc_stats {
+    uint32_t n_flows;           /* Now in the table. */
+    uint32_t n_half_open;
+    uint32_t n_closed;          /* In their linger. */
+    uint32_t max_flows;
+    uint32_t bytes_per_flow4, bytes_per_flow6;  /* Memory of one flow. */
+    uint64_t table_bytes;       /* Memory of table and flows. */
+};
+void acdc_stats_get(const struct acdc *, struct acdc_stats *);
+
+struct acdc_tenant_stats {
+    char name[ACDC_NAME_LEN];
+    struct acdc_params params;
+    uint32_t n_rules;
+    uint32_t n_ports;
+    uint32_t n_flows, n_half_open;
+    uint32_t n_capable;         /* Flows whose both ends have AC/DC. */
+    uint32_t n_fallback;
+    uint32_t rtt_p50_us, rtt_p99_us;    /* Since the tenant was made; 0: no
+                                         * sample. */
+    uint32_t ce_fraction;       /* ce_bytes / ingress_bytes, fixed point. */
+    uint64_t alpha_sum;         /* Over established capable flows, ... */
+    uint64_t window_sum;        /* ... filled by acdc_tenant_stats_flows(). */
+    uint64_t counters[ACDC_N_COUNTERS];
+};
+/* By name; 0 or ENOENT. */
+int acdc_tenant_stats_get(const struct acdc *, const char *name,
+                          struct acdc_tenant_stats *);
+/* The 'idx'th tenant, in no particular order, ENOENT past the last.  For a
+ * full list the host must keep tenants from being added or removed. */
+int acdc_tenant_stats_nth(const struct acdc *, unsigned int idx,
+                          struct acdc_tenant_stats *);
+
+struct acdc_port_info {
+    uint32_t port_no;
+    uint32_t mtu;
+    uint32_t n_flows;
+    char name[ACDC_NAME_LEN];
+    char tenant[ACDC_NAME_LEN];
+};
+/* As acdc_tenant_stats_nth(). */
+int acdc_port_info_nth(const struct acdc *, unsigned int idx,
+                       struct acdc_port_info *);
+
+enum acdc_flow_state {
+    ACDC_FLOW_SYN_SENT,         /* Guest sent SYN. */
+    ACDC_FLOW_SYN_RECEIVED,     /* SYN to the guest. */
+    ACDC_FLOW_ESTABLISHED,
+    ACDC_FLOW_CLOSING,          /* One FIN. */
+    ACDC_FLOW_CLOSED,           /* Both, or RST: in its linger. */
+    ACDC_N_FLOW_STATES
+};
+extern const char *const acdc_flow_state_names[ACDC_N_FLOW_STATES];
+
+/* A flow as users see it: a snapshot of the connection from one port. */
+struct acdc_flow_info {
+    char tenant[ACDC_NAME_LEN];
+    char port[ACDC_NAME_LEN];
+    uint32_t port_no;
+    uint8_t ip_version;
+    uint8_t state;              /* enum acdc_flow_state. */
+    uint8_t algorithm;          /* In force: the fallback's without peer. */
+    uint8_t mode;
+    bool capable;               /* Both ends have AC/DC. */
+    bool guest_ecn;             /* The guests negotiated ECN themselves. */
+    bool sack;
+    bool rescaled;
+    int32_t rule;               /* Index as given to acdc_tenant_set() sorted
+                                 * by priority, or -1. */
+    uint8_t wscale_local, wscale_remote;
+    uint8_t local[16], remote[16];      /* be, IPv4-mapped. */
+    uint16_t local_port, remote_port;
+    uint16_t mss;
+    uint32_t beta;
+    uint32_t alpha;
+    uint32_t window;            /* The law's. */
+    uint32_t ssthresh;
+    uint32_t offered;           /* Last window offered to the guest, bytes. */
+    uint32_t in_flight;
+    uint32_t srtt_us;
+    uint32_t snd_una, snd_nxt;
+    uint32_t rx_total, rx_ce;   /* What the feedback we send says. */
+    uint32_t fb_total, fb_ce;   /* What the feedback we got says. */
+    uint32_t idle_ms;
+};
+
+/* Dump.  '*cursor' starts at 0.  Copies up to 'max' flows, whole hash buckets
+ * at a time where they fit, and returns how many; 0 at the end.  Takes each
+ * flow's lock for the copy only.  Flows that come and go meanwhile may be
+ * missed; none is shown twice unless the table was resized. */
+unsigned int acdc_dump(const struct acdc *, uint64_t *cursor, uint64_t now,
+                       struct acdc_flow_info *flows, unsigned int max);
+
+#endif /* acdc.h */
