@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Anonymous network namespaces and the test's ends of the devices in them.
+
+A namespace lives as long as the processes in it, and each of those is killed
+by the kernel when the test process dies (PR_SET_PDEATHSIG), so nothing stays
+behind whatever ends the test.  Nothing outside these namespaces is touched."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import select
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_CLONE_NEWNET = 0x40000000
+
+_TUNSETIFF = 0x400454CA
+_TUNSETOFFLOAD = 0x400454D0
+_IFF_TAP = 0x0002
+_IFF_NO_PI = 0x1000
+_IFF_VNET_HDR = 0x4000
+_TUN_F_CSUM, _TUN_F_TSO4, _TUN_F_TSO6 = 1, 2, 4
+VNET_HDR_LEN = 10
+
+DIE_WITH_PARENT = ["setpriv", "--pdeathsig", "KILL", "--"]
+
+
+def _setns(fd: int) -> None:
+    if _libc.setns(fd, _CLONE_NEWNET) != 0:
+        err = ctypes.get_errno()
+        raise OSError(err, os.strerror(err), "setns")
+
+
+class Netns:
+    """A network namespace, held by a process that sleeps in it."""
+
+    def __init__(self, ipv6: bool = True) -> None:
+        self._children: list[subprocess.Popen[Any]] = []
+        self._holder = subprocess.Popen(
+            [*DIE_WITH_PARENT, "unshare", "--net", "sh", "-c", "echo ready; exec sleep infinity"],
+            stdout=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        assert self._holder.stdout is not None
+        if self._holder.stdout.readline() != b"ready\n":
+            raise RuntimeError("cannot make a network namespace (are you root?)")
+        self.fd = os.open(f"/proc/{self._holder.pid}/ns/net", os.O_RDONLY)
+        self.run("ip", "link", "set", "dev", "lo", "up")
+        if not ipv6:
+            # The kernel's own router solicitations would be in the captures.
+            self.sysctl("net.ipv6.conf.all.disable_ipv6", 1)
+            self.sysctl("net.ipv6.conf.default.disable_ipv6", 1)
+
+    @property
+    def pid(self) -> int:
+        return self._holder.pid
+
+    def command(self, *argv: str | Path) -> list[str]:
+        """'argv' as a command line that runs in here."""
+        return [
+            "nsenter",
+            f"--net=/proc/{self.pid}/ns/net",
+            "--",
+            *DIE_WITH_PARENT,
+            *map(str, argv),
+        ]
+
+    def run(self, *argv: str | Path, check: bool = True, timeout: float = 60) -> str:
+        """Runs 'argv' in here to its end and returns what it printed."""
+        done = subprocess.run(self.command(*argv), capture_output=True, text=True, timeout=timeout)
+        if check and done.returncode != 0:
+            raise RuntimeError(f"{argv}: exit {done.returncode}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def popen(self, *argv: str | Path, **kwargs: Any) -> subprocess.Popen[Any]:  # noqa: ANN401
+        """Starts 'argv' in here.  It ends with close() at the latest."""
+        kwargs.setdefault("stdin", subprocess.DEVNULL)
+        # Ctrl-C is for the test alone, which then stops this in order.
+        child = subprocess.Popen(self.command(*argv), start_new_session=True, **kwargs)
+        self._children.append(child)
+        return child
+
+    def sysctl(self, name: str, value: int | str) -> None:
+        """Sets a net.* knob, which the kernel keeps per namespace."""
+        assert name.startswith("net.")
+        self.run("sysctl", "-q", "-w", f"{name}={value}")
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """The calling thread is in the namespace meanwhile."""
+        own = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        try:
+            _setns(self.fd)
+            try:
+                yield
+            finally:
+                _setns(own)
+        finally:
+            os.close(own)
+
+    def veth_to(self, name: str, other: Netns, other_name: str, mtu: int = 1500) -> None:
+        """A veth pair between here and 'other', both ends up, without the
+        offloads that a datapath in userspace cannot carry."""
+        self.run(
+            *("ip", "link", "add", "dev", name, "mtu", str(mtu), "type", "veth"),
+            *("peer", "name", other_name, "mtu", str(mtu), "netns", str(other.pid)),
+        )
+        for ns, dev in ((self, name), (other, other_name)):
+            ns.run("ethtool", "-K", dev, "tx", "off", "tso", "off", "gso", "off", "gro", "off")
+            ns.run("ip", "link", "set", "dev", dev, "up")
+
+    def close(self) -> None:
+        for child in [*self._children, self._holder]:
+            if child.poll() is None:
+                child.kill()
+            child.wait()
+        os.close(self.fd)
+
+
+class Tap:
+    """A tap device in 'ns' whose other end the test holds, as QEMU does."""
+
+    def __init__(self, ns: Netns, name: str, mtu: int = 1500, vnet_hdr: bool = False) -> None:
+        self.name = name
+        self.mtu = mtu
+        self.vnet_hdr = vnet_hdr
+        with ns.entered():
+            self.fd = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+            flags = _IFF_TAP | _IFF_NO_PI | (_IFF_VNET_HDR if vnet_hdr else 0)
+            fcntl.ioctl(self.fd, _TUNSETIFF, struct.pack("16sH22x", name.encode(), flags))
+            if vnet_hdr:
+                fcntl.ioctl(self.fd, _TUNSETOFFLOAD, _TUN_F_CSUM | _TUN_F_TSO4 | _TUN_F_TSO6)
+        ns.run("ip", "link", "set", "dev", name, "mtu", str(mtu), "up")
+
+    def send(self, frame: bytes, vnet_hdr: bytes = bytes(VNET_HDR_LEN)) -> None:
+        data = vnet_hdr + frame if self.vnet_hdr else frame
+        while True:
+            try:
+                os.write(self.fd, data)
+                return
+            except BlockingIOError:
+                select.select([], [self.fd], [], 1)
+
+    def receive_raw(self, timeout: float = 0.0) -> bytes | None:
+        """The next frame (behind its vnet header, if any), or None."""
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                return os.read(self.fd, 70000)
+            except BlockingIOError:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return None
+                select.select([self.fd], [], [], left)
+
+    def receive(self, timeout: float = 0.0) -> bytes | None:
+        data = self.receive_raw(timeout)
+        return data[VNET_HDR_LEN:] if data is not None and self.vnet_hdr else data
+
+    def drain(self) -> None:
+        while self.receive_raw() is not None:
+            pass
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+
+def wait_for(
+    what: str, condition: Callable[[], T], timeout: float = 10.0, interval: float = 0.02
+) -> T:
+    """Calls 'condition' until it returns something true, and returns that."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {timeout} s")
+        time.sleep(interval)

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A private Open vSwitch: ovsdb-server and ovs-vswitchd in a network namespace
+of their own, with a run directory of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from acdc_testlib.netns import Netns, Tap, wait_for
+from acdc_testlib.programs import Programs
+
+_PREFIX = "acdc-test-"
+
+
+def _remove_stale_directories() -> None:
+    """Run directories of tests that were killed with SIGKILL; the kernel has
+    ended everything else of theirs."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}[0-9]*-*"):
+        if not Path("/proc", path.name.removeprefix(_PREFIX).split("-")[0]).exists():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def datapath_type() -> str:
+    """ACDC_TEST_DATAPATH: netdev (userspace, the default) or system (kernel)."""
+    value = os.environ.get("ACDC_TEST_DATAPATH", "netdev")
+    if value not in ("netdev", "system"):
+        raise ValueError(f"ACDC_TEST_DATAPATH={value}: want netdev or system")
+    return value
+
+
+class CommandError(RuntimeError):
+    """An OVS command failed; the message is what it wrote on stderr."""
+
+
+class Ovs:
+    """Use as a context manager, or call close()."""
+
+    def __init__(self, programs: Programs | None = None, ipv6: bool = False) -> None:
+        self.programs = programs or Programs.patched()
+        _remove_stale_directories()
+        self.dir = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+        self.ns = Netns(ipv6=ipv6)
+        self._taps: list[Tap] = []
+        self._guests: list[Netns] = []
+        self._ovsdb: subprocess.Popen[Any] | None = None
+        self._vswitchd: subprocess.Popen[Any] | None = None
+        self._environ = os.environ | {
+            "OVS_RUNDIR": str(self.dir),
+            "OVS_LOGDIR": str(self.dir),
+            "OVS_DBDIR": str(self.dir),
+            "OVS_SYSCONFDIR": str(self.dir),
+        }
+        try:
+            self._start_ovsdb()
+            self.start_vswitchd()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Ovs:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Daemons.
+
+    @property
+    def log(self) -> Path:
+        return self.dir / "ovs-vswitchd.log"
+
+    def _command(self, *argv: str | Path, timeout: float = 30) -> str:
+        done = subprocess.run(
+            self.ns.command(*argv),
+            env=self._environ,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        if done.returncode != 0:
+            raise CommandError(done.stderr.strip() or done.stdout.strip())
+        return done.stdout
+
+    def _daemon(self, program: Path, *argv: str | Path) -> subprocess.Popen[Any]:
+        log = self.dir / f"{program.name}.log"
+        return self.ns.popen(
+            program,
+            *argv,
+            f"--unixctl={self.dir / program.name}.ctl",
+            f"--log-file={log}",
+            "-vconsole:off",
+            env=self._environ,
+            stdout=subprocess.DEVNULL,
+            stderr=(self.dir / f"{program.name}.stderr").open("ab"),
+        )
+
+    def _start_ovsdb(self) -> None:
+        db, sock = self.dir / "conf.db", self.dir / "db.sock"
+        self._command(self.programs.ovsdb_tool, "create", db, self.programs.schema)
+        self._ovsdb = self._daemon(self.programs.ovsdb_server, db, f"--remote=punix:{sock}")
+        wait_for("ovsdb-server's socket", sock.exists)
+        self.vsctl("init", wait=False)
+
+    def start_vswitchd(self) -> None:
+        assert not self.vswitchd_running()
+        self._vswitchd = self._daemon(self.programs.vswitchd, f"unix:{self.dir / 'db.sock'}")
+        try:
+            # Each change waits for ovs-vswitchd to have taken it: this one too.
+            self.vsctl("set", "open_vswitch", ".", f"external_ids:started={time.time()}")
+        except CommandError as error:
+            raise RuntimeError(f"ovs-vswitchd does not start: {error}\n{self.log_tail()}") from None
+
+    def vswitchd_running(self) -> bool:
+        return self._vswitchd is not None and self._vswitchd.poll() is None
+
+    @property
+    def vswitchd_pid(self) -> int:
+        assert self._vswitchd is not None
+        return self._vswitchd.pid
+
+    def stop_vswitchd(self, sig: signal.Signals = signal.SIGTERM) -> None:
+        assert self._vswitchd is not None
+        self._vswitchd.send_signal(sig)
+        self._vswitchd.wait(20)
+
+    def restart_vswitchd(self, sig: signal.Signals = signal.SIGTERM) -> None:
+        self.stop_vswitchd(sig)
+        self.start_vswitchd()
+
+    def log_tail(self, lines: int = 40) -> str:
+        with contextlib.suppress(FileNotFoundError):
+            return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        return ""
+
+    def close(self) -> None:
+        daemons = [d for d in (self._vswitchd, self._ovsdb) if d is not None]
+        for daemon in daemons:
+            if daemon.poll() is None:
+                daemon.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    daemon.wait(10)
+        for tap in self._taps:
+            tap.close()
+        for guest in self._guests:
+            guest.close()
+        self.ns.close()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    # Commands.
+
+    def vsctl(self, *argv: str, wait: bool = True) -> str:
+        """ovs-vsctl; CommandError with its message if it refuses."""
+        options = ["--timeout=20"] if wait else ["--timeout=20", "--no-wait"]
+        db = f"--db=unix:{self.dir / 'db.sock'}"
+        return self._command(self.programs.vsctl, db, *options, *argv).rstrip("\n")
+
+    def vsctl_json(self, *argv: str) -> list[dict[str, Any]]:
+        """`ovs-vsctl list/find ...` as one dictionary a row, OVSDB JSON values."""
+        table = json.loads(self.vsctl("--format=json", *argv))
+        return [dict(zip(table["headings"], row, strict=True)) for row in table["data"]]
+
+    def appctl(self, *argv: str) -> str:
+        target = self.dir / f"{self.programs.vswitchd.name}.ctl"
+        return self._command(self.programs.appctl, "--timeout=20", "-t", str(target), *argv)
+
+    def appctl_json(self, *argv: str) -> Any:  # noqa: ANN401
+        return json.loads(self.appctl(*argv, "--json"))
+
+    def ofctl(self, *argv: str) -> str:
+        return self._command(self.programs.ofctl, "--timeout=20", *argv)
+
+    # Ports.
+
+    def add_bridge(self, name: str, normal: bool = True) -> None:
+        """A bridge of the datapath under test; without 'normal' it forwards
+        only what flows added later say."""
+        self.vsctl(
+            *("add-br", name, "--", "set", "bridge", name, f"datapath_type={datapath_type()}"),
+            *("fail_mode=standalone" if normal else "fail_mode=secure",),
+        )
+
+    def add_tap(self, bridge: str, name: str, mtu: int = 1500, vnet_hdr: bool = False) -> Tap:
+        """A guest whose frames the test writes and reads."""
+        tap = Tap(self.ns, name, mtu, vnet_hdr)
+        self._taps.append(tap)
+        self.vsctl("add-port", bridge, name)
+        return tap
+
+    def add_guest(
+        self, bridge: str, name: str, *addresses: str, mtu: int = 1500, vlan: int | None = None
+    ) -> Netns:
+        """A guest with a stack of its own: a namespace whose eth0 is the other
+        end of the veth 'name' on the bridge.  With 'vlan' the guest tags."""
+        guest = Netns()
+        self._guests.append(guest)
+        self.ns.veth_to(name, guest, "eth0", mtu)
+        dev = "eth0"
+        if vlan is not None:
+            dev = f"eth0.{vlan}"
+            guest.run(
+                *("ip", "link", "add", "link", "eth0", "name", dev, "type", "vlan"),
+                *("id", str(vlan)),
+            )
+            guest.run("ip", "link", "set", "dev", dev, "up")
+        for address in addresses:
+            nodad = ["nodad"] if ":" in address else []
+            guest.run("ip", "address", "add", address, "dev", dev, *nodad)
+        self.vsctl("add-port", bridge, name)
+        return guest
+
+    def ofport(self, interface: str) -> int:
+        return int(self.vsctl("get", "interface", interface, "ofport"))
+
+    def connect(self, bridge: str, a: str, b: str) -> None:
+        """Everything from a goes to b, and the other way round."""
+        pa, pb = self.ofport(a), self.ofport(b)
+        self.ofctl("add-flow", bridge, f"in_port={pa},actions=output:{pb}")
+        self.ofctl("add-flow", bridge, f"in_port={pb},actions=output:{pa}")
+
+    # AC/DC.
+
+    def tenant(self, name: str, **columns: object) -> None:
+        """Makes the tenant, or changes it."""
+        settings = [f"{k}={_ovsdb(v)}" for k, v in columns.items()]
+        if self.vsctl("--columns=name", "--bare", "find", "acdc", f"name={name}"):
+            if settings:
+                self.vsctl("set", "acdc", name, *settings)
+        else:
+            self.vsctl("create", "acdc", f"name={name}", *settings)
+
+    def bind(self, interface: str, tenant: str | None) -> None:
+        if tenant is None:
+            self.vsctl("remove", "interface", interface, "other_config", "acdc-tenant")
+        else:
+            self.vsctl("set", "interface", interface, f"other_config:acdc-tenant={tenant}")
+
+    @contextlib.contextmanager
+    def bound(self, interface: str, tenant: str = "blue", **columns: object) -> Iterator[None]:
+        """A tenant with one guest port, gone afterwards."""
+        self.tenant(tenant, **columns)
+        self.bind(interface, tenant)
+        try:
+            yield
+        finally:
+            self.bind(interface, None)
+            self.vsctl("--if-exists", "destroy", "acdc", tenant)
+
+
+def _ovsdb(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
