@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Included at the end of Open vSwitch's Makefile.am.  The build copies
+# datapath/ to acdc/, and our lib/ to lib/, of Open vSwitch's tree.
+
+AM_CPPFLAGS += -I $(top_srcdir)/acdc
+
+# The engine and its glue to the datapath.
+lib_libopenvswitch_la_SOURCES += \
+	acdc/acdc-cc-cubic.c \
+	acdc/acdc-cc-dctcp.c \
+	acdc/acdc-cc-reno.c \
+	acdc/acdc-counters.h \
+	acdc/acdc-law.c \
+	acdc/acdc-law.h \
+	acdc/acdc-match.c \
+	acdc/acdc-packet.c \
+	acdc/acdc-packet.h \
+	acdc/acdc-platform-user.c \
+	acdc/acdc-platform.h \
+	acdc/acdc-policy.c \
+	acdc/acdc-private.h \
+	acdc/acdc-stats.c \
+	acdc/acdc-table.c \
+	acdc/acdc-wire.h \
+	acdc/acdc.h \
+	lib/acdc-dpif-provider.h \
+	lib/acdc-dpif.c \
+	lib/acdc-dpif.h \
+	lib/acdc-host.c \
+	lib/acdc-netdev.c \
+	lib/acdc-netdev.h \
+	lib/acdc-offload.h
+
+# Configuration and commands, which need the database's IDL.
+vswitchd_ovs_vswitchd_SOURCES +=
+
+EXTRA_DIST += lib/acdc.mk

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# tests/unit/test-NAME.c is a program that prints TAP (tap.h), linked with an
+# archive of the engine and of those tests/unit/*.c that are not tests.  A new one is
+# added to TESTS here; automake needs the names written out.
+#   make check              builds and runs them plainly
+#   make check-sanitizers   under Address-, Undefined- and ThreadSanitizer
+
+TESTS += \
+	build/unit/test-platform.tap
+
+unit_all = $(notdir $(wildcard $(srcdir)/tests/unit/*.c))
+unit_objects = \
+	$(patsubst %.c,datapath/%.o,$(notdir $(wildcard $(srcdir)/datapath/*.c))) \
+	$(patsubst %.c,tests/unit/%.o,$(filter-out test-%.c,$(unit_all)))
+unit_asan_tests = $(TESTS:build/unit/%=build/asan/%)
+unit_tsan_tests = $(TESTS:build/unit/%=build/tsan/%)
+
+unit_compile = $(CC) $(DEFS) -I$(srcdir)/datapath -I$(srcdir)/tests/unit \
+	$(CPPFLAGS) $(ACDC_CFLAGS) $(CFLAGS)
+unit_asan_flags = -O1 -g -fno-omit-frame-pointer \
+	-fsanitize=address,undefined -fno-sanitize-recover=all
+unit_tsan_flags = -O1 -g -fno-omit-frame-pointer -fsanitize=thread
+unit_libs = -lpthread -lm $(LIBS)
+
+build/unit/%.o: %.c
+	@$(MKDIR_P) $(@D)
+	$(AM_V_CC)$(unit_compile) -MMD -MP -c -o $@ $<
+build/asan/%.o: %.c
+	@$(MKDIR_P) $(@D)
+	$(AM_V_CC)$(unit_compile) $(unit_asan_flags) -MMD -MP -c -o $@ $<
+build/tsan/%.o: %.c
+	@$(MKDIR_P) $(@D)
+	$(AM_V_CC)$(unit_compile) $(unit_tsan_flags) -MMD -MP -c -o $@ $<
+
+build/unit/libacdc.a: $(unit_objects:%=build/unit/%)
+	$(AM_V_AR)rm -f $@ && $(AR) cr $@ $^
+build/unit/%.tap: build/unit/tests/unit/%.o build/unit/libacdc.a
+	$(AM_V_CCLD)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(unit_libs)
+build/asan/libacdc.a: $(unit_objects:%=build/asan/%)
+	$(AM_V_AR)rm -f $@ && $(AR) cr $@ $^
+build/asan/%.tap: build/asan/tests/unit/%.o build/asan/libacdc.a
+	$(AM_V_CCLD)$(CC) $(CFLAGS) $(unit_asan_flags) $(LDFLAGS) -o $@ $^ $(unit_libs)
+build/tsan/libacdc.a: $(unit_objects:%=build/tsan/%)
+	$(AM_V_AR)rm -f $@ && $(AR) cr $@ $^
+build/tsan/%.tap: build/tsan/tests/unit/%.o build/tsan/libacdc.a
+	$(AM_V_CCLD)$(CC) $(CFLAGS) $(unit_tsan_flags) $(LDFLAGS) -o $@ $^ $(unit_libs)
+.SECONDARY:
+
+-include $(wildcard build/*/datapath/*.d build/*/tests/unit/*.d)
+
+# The programs alone, without Open vSwitch.
+check-unit: $(TESTS)
+	@$(MAKE) $(AM_MAKEFLAGS) check-TESTS
+check-asan: $(unit_asan_tests)
+	@$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS="$(unit_asan_tests)" \
+	  TEST_SUITE_LOG=build/asan/test-suite.log
+check-tsan: $(unit_tsan_tests)
+	@$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS="$(unit_tsan_tests)" \
+	  TEST_SUITE_LOG=build/tsan/test-suite.log
+check-sanitizers: check-asan
+	@$(MAKE) $(AM_MAKEFLAGS) check-tsan
+.PHONY: check-unit check-asan check-tsan check-sanitizers
