@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What the engine asks of its host (the end of acdc-platform.h), for
+ * ovs-vswitchd.  Unlike most of OVS nothing here aborts without memory: the
+ * packet or the flow then goes without AC/DC. */
+
+#include <config.h>
+#include "acdc.h"
+
+#include <stdlib.h>
+
+#include "acdc-netdev.h"
+#include "dp-packet.h"
+#include "ovs-rcu.h"
+#include "random.h"
+#include "util.h"
+
+/* Headroom of packets that are made or moved here: for our options and for
+ * the headers of a tunnel. */
+#define ACDC_HOST_HEADROOM 128
+
+void
+acdc_host_defer(struct acdc_rcu *r)
+{
+    ovsrcu_postpone(r->free, r);
+}
+
+void *
+acdc_host_alloc(size_t size, bool atomic OVS_UNUSED)
+{
+    void *p;
+
+    if (posix_memalign(&p, ACDC_CACHE_LINE, size)) {
+        return NULL;
+    }
+    return memset(p, 0, size);
+}
+
+void
+acdc_host_free(void *p)
+{
+    free(p);
+}
+
+uint32_t
+acdc_host_seed(void)
+{
+    return random_uint32();
+}
+
+/* Moves the first byte of 'b' by 'n' towards its beginning, or by -'n' away
+ * from it.  Not with dp_packet_pull(), which looks at 'l2_pad_size': in a
+ * packet just received that is not set yet.  The offsets of the layers stay
+ * right, since the engine moves what is in front of the TCP options along.
+ * Updates 'p'. */
+static uint8_t *
+acdc_host_move(struct acdc_pkt *p, struct dp_packet *b, int n)
+{
+    uint32_t size = dp_packet_size(b) + n;
+#ifdef DPDK_NETDEV
+    /* dp_packet_set_size() takes every packet for one segment. */
+    uint16_t data_len = b->mbuf.data_len + n;
+#endif
+
+    dp_packet_set_data(b, (char *) dp_packet_data(b) - n);
+    dp_packet_set_size(b, size);
+#ifdef DPDK_NETDEV
+    b->mbuf.data_len = data_len;
+#endif
+
+    p->data = dp_packet_data(b);
+    p->len += n;
+    p->hlen += n;
+    return p->data;
+}
+
+/* Makes 'n' bytes of headroom in 'b', which has less.  dp_packet_resize()
+ * would do that for some packets and abort for others. */
+static bool
+acdc_host_make_headroom(struct dp_packet *b, unsigned int n)
+{
+    size_t size = dp_packet_size(b);
+    size_t headroom = dp_packet_headroom(b);
+    size_t allocated = dp_packet_get_allocated(b);
+    char *base;
+
+#ifdef DPDK_NETDEV
+    if (b->mbuf.nb_segs > 1) {
+        return false;
+    }
+#endif
+
+    /* netdev-linux receives into buffers of the MTU, mostly tailroom when the
+     * packet is an ACK: cheaper to move that than to allocate. */
+    if (b->source != DPBUF_STACK && headroom + size + n <= allocated) {
+        size_t tailroom = allocated - headroom - size;
+
+        dp_packet_shift(b, MIN(tailroom, ACDC_HOST_HEADROOM));
+        return true;
+    }
+
+    /* 'allocated' is a 16-bit field. */
+    if (b->source != DPBUF_MALLOC || size + ACDC_HOST_HEADROOM > UINT16_MAX) {
+        return false;
+    }
+    base = malloc(ACDC_HOST_HEADROOM + size);
+    if (!base) {
+        return false;
+    }
+    memcpy(base + ACDC_HOST_HEADROOM, dp_packet_data(b), size);
+    free(dp_packet_base(b));
+    dp_packet_set_base(b, base);
+    dp_packet_set_allocated(b, ACDC_HOST_HEADROOM + size);
+    dp_packet_set_data(b, base + ACDC_HOST_HEADROOM);
+    return true;
+}
+
+uint8_t *
+acdc_host_push(struct acdc_pkt *p, unsigned int n)
+{
+    struct dp_packet *b = p->host;
+
+    if (n > ACDC_HOST_HEADROOM || dp_packet_size(b) + n > UINT16_MAX
+        || (n > dp_packet_headroom(b) && !acdc_host_make_headroom(b, n))) {
+        return NULL;
+    }
+    return acdc_host_move(p, b, n);
+}
+
+uint8_t *
+acdc_host_pull(struct acdc_pkt *p, unsigned int n)
+{
+    return n <= p->hlen ? acdc_host_move(p, p->host, -(int) n) : NULL;
+}
+
+/* The packets of a batch are private to it, except mbufs whose buffer a DPDK
+ * driver or library shares. */
+bool
+acdc_host_writable(struct acdc_pkt *p OVS_UNUSED)
+{
+#ifdef DPDK_NETDEV
+    const struct dp_packet *b = p->host;
+
+    if (b->source == DPBUF_DPDK) {
+        const struct rte_mbuf *m = &b->mbuf;
+
+        return (rte_mbuf_refcnt_read(m) == 1 && !RTE_MBUF_CLONED(m)
+                && (!RTE_MBUF_HAS_EXTBUF(m)
+                    || rte_mbuf_ext_refcnt_read(m->shinfo) == 1));
+    }
+#endif
+    return true;
+}
+
+/* Returns a packet with room for 'len' bytes from where 'like' is from, since
+ * netdev-dpdk expects the packets of a batch to be all mbufs or none, or
+ * NULL. */
+static struct dp_packet *
+acdc_host_new_packet(const struct dp_packet *like OVS_UNUSED,
+                     unsigned int len)
+{
+    struct dp_packet *b;
+    void *base;
+
+#ifdef DPDK_NETDEV
+    if (like->source == DPBUF_DPDK) {
+        struct rte_mbuf *m = rte_pktmbuf_alloc(like->mbuf.pool);
+
+        if (m && rte_pktmbuf_tailroom(m) < len) {
+            rte_pktmbuf_free(m);
+            return NULL;
+        } else if (m) {
+            m->port = like->mbuf.port;
+        }
+        return m ? CONTAINER_OF(m, struct dp_packet, mbuf) : NULL;
+    }
+#endif
+
+    b = malloc(sizeof *b);
+    base = malloc(ACDC_HOST_HEADROOM + len);
+    if (!b || !base) {
+        free(b);
+        free(base);
+        return NULL;
+    }
+    dp_packet_use(b, base, ACDC_HOST_HEADROOM + len);
+    dp_packet_reserve(b, ACDC_HOST_HEADROOM);
+    return b;
+}
+
+uint8_t *
+acdc_host_inject(struct acdc_pkt *like, unsigned int len)
+{
+    struct acdc_injected *injected = like->aux;
+    struct dp_packet *b;
+
+    if (!injected || injected->n >= ARRAY_SIZE(injected->items)
+        || len > UINT16_MAX - ACDC_HOST_HEADROOM) {
+        return NULL;
+    }
+    b = acdc_host_new_packet(like->host, len);
+    if (!b) {
+        return NULL;
+    }
+
+    /* What a netdev sets on receive. */
+    dp_packet_set_size(b, len);
+    dp_packet_reset_offsets(b);
+    dp_packet_reset_cutlen(b);
+    dp_packet_reset_offload(b);
+    b->packet_type = ((const struct dp_packet *) like->host)->packet_type;
+
+    injected->items[injected->n].packet = b;
+    injected->items[injected->n].before = like->host;
+    injected->n++;
+    return dp_packet_data(b);
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* AC/DC in the userspace datapath: what lies between dpif-netdev.c and the
+ * engine (acdc.h).
+ *
+ * Each dp_netdev has one struct acdc_netdev, each dp_netdev_port one struct
+ * acdc_netdev_port.  A port that is bound to a tenant has a handle, which the
+ * datapath reads with acdc_netdev_port_get() once a batch and, unless it is
+ * null, hands to acdc_netdev_egress() or acdc_netdev_ingress().
+ *
+ * Thread-safety: acdc_netdev_egress() and acdc_netdev_ingress() may run on
+ * any number of threads, between quiescent states.  Everything else takes the
+ * mutex of the acdc_netdev, in which no packet is processed.  The caller keeps
+ * a port and its netdev alive meanwhile ('port_rwlock' of the dp_netdev, taken
+ * before the mutex). */
+
+#ifndef ACDC_NETDEV_H
+#define ACDC_NETDEV_H 1
+
+#include "acdc.h"
+#include "dp-packet.h"
+#include "openvswitch/list.h"
+#include "ovs-rcu.h"
+
+struct acdc_dpif_class;
+struct acdc_netdev;
+struct dpif;
+struct netdev;
+
+/* A datapath's. */
+struct acdc_netdev *acdc_netdev_create(void);
+/* No thread may process packets any more, all ports are gone. */
+void acdc_netdev_destroy(struct acdc_netdev *);
+/* Sweeps the flow table in small steps and logs what is worth a look.  To be
+ * called by the main loop, which acdc_netdev_wait() wakes for it. */
+void acdc_netdev_run(struct acdc_netdev *);
+void acdc_netdev_wait(struct acdc_netdev *);
+
+/* A port's.  All zeros: not bound. */
+struct acdc_netdev_port {
+    OVSRCU_TYPE(struct acdc_port *) handle;     /* NULL: not bound. */
+
+    /* Guarded by the mutex of 'owner'; valid while bound. */
+    struct acdc_netdev *owner;
+    struct ovs_list node;       /* In 'owner->ports'. */
+    struct netdev *netdev;
+    uint64_t change_seq;        /* Of 'netdev' when the MTU was read. */
+    uint32_t port_no;
+    char name[ACDC_NAME_LEN];
+    char tenant[ACDC_NAME_LEN];
+};
+
+/* Binds or, with a null 'tenant', unbinds.  Returns 0, ENOENT if there is no
+ * such tenant or ENOMEM; then the port is not bound. */
+int acdc_netdev_port_set(struct acdc_netdev *, struct acdc_netdev_port *,
+                         struct netdev *, odp_port_t, const char *name,
+                         const char *tenant);
+/* To be called before the port is freed. */
+void acdc_netdev_port_uninit(struct acdc_netdev_port *);
+
+static inline struct acdc_port *
+acdc_netdev_port_get(const struct acdc_netdev_port *port)
+{
+    return ovsrcu_get(struct acdc_port *, &port->handle);
+}
+
+/* What acdc_host_inject() made while acdc_process() ran on one batch: each
+ * packet goes immediately before packet 'before'. */
+struct acdc_injected {
+    size_t n;
+    struct {
+        struct dp_packet *packet;
+        const struct dp_packet *before;
+    } items[NETDEV_MAX_BURST];
+};
+
+/* Processes 'batch', just received from a bound port.  Packets may be added
+ * and removed; those that no longer fit into 'batch' are in 'overflow', which
+ * comes after it.  'now' in microseconds as from time_usec(). */
+void acdc_netdev_egress(struct acdc_port *, struct dp_packet_batch *batch,
+                        struct dp_packet_batch *overflow, long long int now);
+/* Processes 'batch', about to be sent to a bound port.  Packets may be
+ * removed, none is added. */
+void acdc_netdev_ingress(struct acdc_port *, struct dp_packet_batch *batch,
+                         long long int now);
+
+/* For struct dpif_class, and what it needs of dpif-netdev.c. */
+extern const struct acdc_dpif_class acdc_netdev_class;
+struct acdc_netdev *dpif_netdev_get_acdc(const struct dpif *);
+int dpif_netdev_acdc_set_port(struct dpif *, odp_port_t, const char *name,
+                              const char *tenant);
+
+#endif /* acdc-netdev.h */
