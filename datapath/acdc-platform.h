@@ -54,6 +54,12 @@ static inline void acdc_lock(acdc_lock_t *l) { spin_lock_bh(l); }
 static inline void acdc_unlock(acdc_lock_t *l) { spin_unlock_bh(l); }
 
 static inline u32 acdc_slot(void) { return raw_smp_processor_id(); }
+#define ACDC_N_SLOTS nr_cpu_ids
+
+/* Counts that several threads change. */
+typedef atomic_t acdc_count_t;
+#define acdc_count_add(P, V) atomic_add(V, P)
+#define acdc_count_read(P) ((u32) atomic_read(P))
 
 static inline u16 acdc_get16(const void *p) { return get_unaligned_be16(p); }
 static inline u32 acdc_get32(const void *p) { return get_unaligned_be32(p); }
@@ -108,6 +114,13 @@ static inline void acdc_unlock(acdc_lock_t *l)
 /* A small number that differs between threads that run at once, as far as
  * there are enough: selects the slot of a counter. */
 uint32_t acdc_slot(void);               /* In acdc-platform-user.c. */
+#define ACDC_N_SLOTS 16u
+
+/* Counts that several threads change. */
+typedef _Atomic uint32_t acdc_count_t;
+#define acdc_count_add(P, V) \
+    ((void) atomic_fetch_add_explicit(P, (uint32_t) (V), memory_order_relaxed))
+#define acdc_count_read(P) atomic_load_explicit(P, memory_order_relaxed)
 
 static inline uint16_t acdc_get16(const void *p)
 {
@@ -167,9 +180,10 @@ void *acdc_host_alloc(size_t size, bool atomic);
 void acdc_host_free(void *p);
 
 /* Makes room for 'n' bytes in front of the packet, or takes the first 'n'
- * bytes away.  Both return the new first byte (all header bytes the engine
- * was shown stay linear and writable), or NULL when there is no memory, with
- * the packet unchanged.  The engine moves the headers itself. */
+ * bytes away.  Both update 'p->data', 'p->len' and 'p->hlen' and return the
+ * new first byte (all header bytes the engine was shown stay linear and
+ * writable), or NULL when there is no memory, with the packet unchanged.  The
+ * engine moves the headers itself. */
 uint8_t *acdc_host_push(struct acdc_pkt *p, unsigned int n);
 uint8_t *acdc_host_pull(struct acdc_pkt *p, unsigned int n);
 

@@ -254,8 +254,6 @@ struct acdc_tenant_stats {
     uint32_t rtt_p50_us, rtt_p99_us;    /* Since the tenant was made; 0: no
                                          * sample. */
     uint32_t ce_fraction;       /* ce_bytes / ingress_bytes, fixed point. */
-    uint64_t alpha_sum;         /* Over established capable flows, ... */
-    uint64_t window_sum;        /* ... filled by acdc_tenant_stats_flows(). */
     uint64_t counters[ACDC_N_COUNTERS];
 };
 /* By name; 0 or ENOENT. */

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+
+/* NewReno's window (RFC 5681), marks taken as loss (RFC 3168). */
+
+#include "acdc-law.h"
+
+static void
+reno_init(struct acdc_law *l)
+{
+    memset(&l->cubic, 0, sizeof l->cubic);
+}
+
+static uint32_t
+reno_cut(struct acdc_law *l, const struct acdc_law_env *e,
+         enum acdc_cause cause)
+{
+    (void) e;
+    (void) cause;
+    return l->wnd / 2;
+}
+
+void
+acdc_cc_reno_grow(struct acdc_law *l, const struct acdc_law_env *e,
+                  uint32_t acked)
+{
+    l->ca_bytes += acked;
+    while (l->ca_bytes >= l->wnd) {
+        l->ca_bytes -= l->wnd;
+        l->wnd += e->mss;
+    }
+}
+
+const struct acdc_cc acdc_cc_reno = {
+    .name = "reno",
+    .init = reno_init,
+    .cut = reno_cut,
+    .grow = acdc_cc_reno_grow,
+};

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+
+/* Packets from a guest: forgeries removed, the guest's data followed and
+ * policed, feedback about the data it received added, the ECT mark set. */
+
+#include "acdc-private.h"
+
+/* A guest must not be able to forge feedback: what looks like ours goes. */
+static bool
+strip_forged(struct acdc_ctx *ctx, struct acdc_pkt *p)
+{
+    bool reserved = acdc_pkt_reserved(p);
+    bool options = p->opt_flags & (ACDC_O_CAPABILITY | ACDC_O_FEEDBACK
+                                   | ACDC_O_OTHER);
+
+    if (!reserved && !options) {
+        return true;
+    }
+    ACDC_COUNT(ctx, FORGED, 1);
+    if (!acdc_pkt_make_writable(p)) {
+        return false;
+    }
+    if (reserved) {
+        acdc_pkt_set_reserved(p, 0);
+    }
+    return acdc_pkt_strip(p, ctx->exid);
+}
+
+/* Loss and timeout, inferred from data that the guest sends again. */
+static void
+note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
+                    const struct acdc_params *params,
+                    const struct acdc_pkt *p, uint32_t end)
+{
+    struct acdc_law_env env;
+
+    ACDC_COUNT(ctx, RETRANSMITS, 1);
+    f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;     /* Karn's rule. */
+    acdc_flow_env(ctx, f, params, &env);
+    if (!seq_after(p->seq, f->snd_una)
+        && ctx->now_ms - f->active_ms >= acdc_flow_rto_ms(f)) {
+        ACDC_COUNT(ctx, TIMEOUTS, 1);
+        acdc_law_timeout(&f->law, &env);
+        f->dupacks = 0;
+    } else if (end == f->snd_nxt && !f->dupacks && !f->sack_loss) {
+        /* The tail, and no sign of loss: a tail loss probe (RFC 8985).  Its
+         * answer will tell. */
+    } else if (acdc_law_loss(&f->law, &env)) {
+        ACDC_COUNT(ctx, CUTS_LOSS, 1);
+    }
+}
+
+/* Follows the guest's data.  False: beyond what was offered, to be dropped. */
+static bool
+track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
+           const struct acdc_params *params, const struct acdc_pkt *p)
+{
+    uint32_t end = p->seq + p->payload
+                   + (p->tcp_flags & ACDC_TCP_FIN ? 1 : 0);
+    struct acdc_law_env env;
+
+    if (end == p->seq) {
+        return true;
+    }
+    /* What was allowed once is never dropped, nor is the probe of a closed
+     * window: one segment of slack. */
+    if (params->police && acdc_flow_enforced(f, params) && p->payload
+        && (f->flags & ACDC_F_EDGE)
+        && seq_after(p->seq + p->payload, f->right_edge + f->mss)) {
+        ACDC_COUNT(ctx, POLICED_PACKETS, 1);
+        ACDC_COUNT(ctx, POLICED_BYTES, p->payload);
+        return false;
+    }
+    ACDC_COUNT(ctx, EGRESS_BYTES, p->payload);
+    f->tx_total += p->payload;
+
+    if (seq_before(p->seq, f->snd_una) && !seq_after(end, f->snd_una)) {
+        /* A keep-alive or a very late copy. */
+        return true;
+    }
+    if ((f->flags & ACDC_F_EDGE)
+        && seq_after(end, f->peer_edge + f->mss + 1)) {
+        /* Beyond what the peer itself can accept: it will not arrive.  A
+         * guest cannot move snd_nxt, and with it the end of a cut, as far
+         * away as it likes. */
+        return true;
+    }
+    if (!seq_after(end, f->snd_nxt)) {
+        if (p->payload) {
+            note_retransmission(ctx, f, params, p, end);
+        }
+    } else {
+        if (f->snd_nxt == f->snd_una
+            && ctx->now_ms - f->active_ms >= acdc_flow_rto_ms(f)) {
+            acdc_flow_env(ctx, f, params, &env);
+            if (acdc_law_idle(&f->law, &env)) {
+                ACDC_COUNT(ctx, IDLE_RESTARTS, 1);
+            }
+        }
+        f->snd_nxt = end;
+        if (!(f->flags & ACDC_F_RTT_PENDING)) {
+            f->flags |= ACDC_F_RTT_PENDING;
+            f->rtt_seq = end;
+            f->rtt_us = ctx->now_us;
+        }
+    }
+    f->active_ms = ctx->now_ms;
+    return true;
+}
+
+/* Reports to the sending side what arrived here: on a pure ACK always, on
+ * data where it fits, else in a FACK when there is news. */
+static void
+add_feedback(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
+             uint8_t ecn, uint8_t reserved)
+{
+    uint32_t pending = f->rx_total - f->rx_told_total;
+    bool pure = !p->payload
+                && !(p->tcp_flags & (ACDC_TCP_SYN | ACDC_TCP_FIN
+                                     | ACDC_TCP_RST));
+    bool fits = acdc_pkt_room(p) >= ACDC_OPT_FB_LEN
+                && (pure || (!p->gso && acdc_pkt_ip_len(p) + ACDC_OPT_FB_LEN
+                                        <= acdc_a32_read(&ctx->port->mtu)));
+
+    if (!(p->tcp_flags & ACDC_TCP_ACK) || (p->tcp_flags & ACDC_TCP_RST)) {
+        return;
+    }
+    if (fits) {
+        if (!pure && !pending) {
+            return;
+        }
+        if (!acdc_pkt_add_feedback(p, ctx->exid, f->rx_ce, f->rx_total)) {
+            ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
+            return;
+        }
+        ACDC_COUNT(ctx, PACK_SENT, 1);
+    } else {
+        /* A pure ACK says something about every segment it acknowledges, so
+         * its FACK does not wait. */
+        if (!pure ? !(f->flags & ACDC_F_RX_NEWS) && pending < 2u * f->mss
+                  : !pending) {
+            return;
+        }
+        if (!acdc_pkt_send_fack(p, ctx->exid, f->rx_ce, f->rx_total, ecn,
+                                reserved)) {
+            ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
+            return;
+        }
+        ACDC_COUNT(ctx, FACK_SENT, 1);
+    }
+    f->rx_told_total = f->rx_total;
+    f->flags &= ~(uint32_t) ACDC_F_RX_NEWS;
+}
+
+/* A packet of a connection whose both ends have AC/DC. */
+static void
+dress(struct acdc_ctx *ctx, struct acdc_flow *f,
+      const struct acdc_params *params, struct acdc_pkt *p)
+{
+    uint8_t codepoint = acdc_pkt_ecn(p);
+    bool mark = acdc_flow_marked(f, params) && codepoint != ACDC_ECN_CE;
+    uint8_t reserved = (uint8_t) ((mark ? codepoint : ACDC_ECN_CE)
+                                  << ACDC_RES_ECN_SHIFT);
+
+    if (!acdc_pkt_make_writable(p)) {
+        ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
+        return;
+    }
+    if (mark) {
+        acdc_pkt_set_ecn(p, ACDC_ECN_ECT0);
+        ACDC_COUNT(ctx, MARKED_ECT, 1);
+    }
+    acdc_pkt_set_reserved(p, reserved);
+    add_feedback(ctx, f, p, mark ? ACDC_ECN_ECT0 : codepoint, reserved);
+}
+
+static void
+egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
+{
+    const struct acdc_params *params = acdc_flow_params(ctx, f);
+
+    f->seen_ms = ctx->now_ms;
+    ACDC_COUNT(ctx, EGRESS_PACKETS, 1);
+    ACDC_COUNT(ctx, UNTOUCHED_DISABLED, !params->enabled);
+    if (p->tcp_flags & ACDC_TCP_SYN) {
+        if (!acdc_synack_egress(ctx, p, f, params)) {
+            ACDC_COUNT(ctx, UNTOUCHED_MIDSTREAM, 1);
+        }
+        return;
+    }
+    if (!(f->flags & ACDC_F_LAW)) {
+        /* The handshake was not answered yet: a RST, or nonsense. */
+        acdc_flow_note_end(ctx, f, p);
+        return;
+    }
+    if (!track_data(ctx, f, params, p)) {
+        p->verdict = ACDC_DROP;
+        return;
+    }
+    acdc_flow_note_end(ctx, f, p);
+    if (f->flags & ACDC_F_CAPABLE) {
+        dress(ctx, f, params, p);
+    }
+}
+
+void
+acdc_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
+{
+    struct acdc_flow *f;
+
+    if (!strip_forged(ctx, p)) {
+        ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
+        return;
+    }
+    if ((p->tcp_flags & (ACDC_TCP_SYN | ACDC_TCP_ACK)) == ACDC_TCP_SYN) {
+        acdc_syn_egress(ctx, p);
+        return;
+    }
+    f = acdc_flow_lookup(ctx, p);
+    if (!f) {
+        ACDC_COUNT(ctx, UNTOUCHED_MIDSTREAM, 1);
+        return;
+    }
+    acdc_lock(&f->lock);
+    if (!(f->flags & ACDC_F_DEAD)) {
+        egress_locked(ctx, f, p);
+    }
+    acdc_unlock(&f->lock);
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+
+/* The way in: one call for a batch of packets of one port. */
+
+#include "acdc-private.h"
+
+static void
+flush_counters(const struct acdc_ctx *ctx)
+{
+    unsigned int i;
+
+    for (i = 0; i < ACDC_N_COUNTERS; i++) {
+        if (ctx->counters[i]) {
+            acdc_a64_add(&ctx->slot->counters[i], ctx->counters[i]);
+        }
+    }
+}
+
+void
+acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
+             unsigned int n, uint64_t now)
+{
+    struct acdc_tenant *tenant = acdc_ptr_load(&port->tenant);
+    struct acdc_ctx ctx;
+    unsigned int i;
+
+    for (i = 0; i < n; i++) {
+        pkts[i].verdict = ACDC_PASS;
+        pkts[i].edited = false;
+        pkts[i].writable = ACDC_W_UNKNOWN;
+    }
+    if (!tenant) {
+        return;
+    }
+    memset(ctx.counters, 0, sizeof ctx.counters);
+    ctx.acdc = tenant->acdc;
+    ctx.port = port;
+    ctx.tenant = tenant;
+    ctx.policy = acdc_ptr_load(&tenant->policy);
+    ctx.slot = &tenant->slots[acdc_slot()];
+    ctx.dir = dir;
+    ctx.exid = (uint16_t) acdc_a32_read(&ctx.acdc->exid);
+    ctx.now_us = (uint32_t) acdc_div64(now, 1000);
+    ctx.now_ms = (uint32_t) acdc_div64(now, 1000000);
+
+    /* The buckets of a batch come from memory together. */
+    for (i = 0; i < n; i++) {
+        if (acdc_pkt_parse(&pkts[i], ctx.exid)) {
+            pkts[i].hash = acdc_flow_hash(&ctx, &pkts[i]);
+            acdc_table_prefetch(&ctx, pkts[i].hash);
+        } else {
+            ctx.counters[pkts[i].reason]++;
+        }
+    }
+    for (i = 0; i < n; i++) {
+        if (!pkts[i].ip_version) {
+            continue;
+        }
+        if (dir == ACDC_EGRESS) {
+            acdc_egress(&ctx, &pkts[i]);
+        } else {
+            acdc_ingress(&ctx, &pkts[i]);
+        }
+    }
+    flush_counters(&ctx);
+}

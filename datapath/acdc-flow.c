@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+
+/* What both directions do with a flow: which parameters govern it, when it
+ * ends, and the receive window its guest gets to see.  The flow's lock is
+ * held in all of these. */
+
+#include "acdc-private.h"
+
+/* Which parameters. -------------------------------------------------------- */
+
+enum acdc_algorithm
+acdc_flow_algorithm(const struct acdc_flow *f, const struct acdc_params *params)
+{
+    if (!params->enabled) {
+        return ACDC_ALG_NONE;
+    }
+    /* An observer adds no capability, so there is no feedback but what the
+     * guests tell each other by ECE. */
+    if ((f->flags & ACDC_F_CAPABLE) || params->mode == ACDC_MODE_OBSERVE) {
+        return (enum acdc_algorithm) params->algorithm;
+    }
+    return (enum acdc_algorithm) params->fallback;
+}
+
+const struct acdc_params *
+acdc_flow_params(const struct acdc_ctx *ctx, struct acdc_flow *f)
+{
+    const struct acdc_params *params;
+
+    if (f->policy_gen == ctx->policy->gen) {
+        return acdc_policy_params(ctx->policy, f->rule);
+    }
+    f->policy_gen = ctx->policy->gen;
+    f->rule = (int16_t) acdc_policy_match(ctx->policy, f);
+    params = acdc_policy_params(ctx->policy, f->rule);
+    if (f->flags & ACDC_F_LAW) {
+        enum acdc_algorithm alg = acdc_flow_algorithm(f, params);
+        struct acdc_law_env env;
+
+        acdc_flow_env(ctx, f, params, &env);
+        if (alg != f->law.alg) {
+            acdc_law_switch(&f->law, alg);
+        }
+        acdc_law_clamp(&f->law, &env);
+    }
+    return params;
+}
+
+bool
+acdc_flow_enforced(const struct acdc_flow *f, const struct acdc_params *params)
+{
+    return params->enabled && params->mode == ACDC_MODE_ENFORCE
+           && f->law.alg != ACDC_ALG_NONE && (f->flags & ACDC_F_LAW);
+}
+
+bool
+acdc_flow_marked(const struct acdc_flow *f, const struct acdc_params *params)
+{
+    return params->enabled && params->mode == ACDC_MODE_ENFORCE
+           && params->algorithm != ACDC_ALG_NONE
+           && (f->flags & ACDC_F_CAPABLE);
+}
+
+void
+acdc_flow_env(const struct acdc_ctx *ctx, const struct acdc_flow *f,
+              const struct acdc_params *params, struct acdc_law_env *env)
+{
+    env->params = params;
+    env->mss = f->mss;
+    env->snd_una = f->snd_una;
+    env->snd_nxt = f->snd_nxt;
+    env->now_ms = ctx->now_ms;
+    env->srtt_us = f->srtt_us8 / 8;
+}
+
+/* Once it is known whether the other end has AC/DC: when the guest's SYN was
+ * answered, or is being answered. */
+void
+acdc_flow_start_law(const struct acdc_ctx *ctx, struct acdc_flow *f,
+                    const struct acdc_params *params)
+{
+    struct acdc_law_env env;
+
+    acdc_flow_env(ctx, f, params, &env);
+    acdc_law_init(&f->law, &env, acdc_flow_algorithm(f, params));
+    f->flags |= ACDC_F_LAW;
+}
+
+/* An estimate of the guest's retransmission timeout.  It is at least 4
+ * smoothed round-trip times where the variation is small (RFC 6298 has
+ * srtt + 4 * rttvar), and above a tail loss probe's 2 (RFC 8985). */
+uint32_t
+acdc_flow_rto_ms(const struct acdc_flow *f)
+{
+    uint32_t rto = f->srtt_us8 / 2 / 1000;
+
+    return rto > ACDC_RTO_MIN_MS ? rto : ACDC_RTO_MIN_MS;
+}
+
+/* Life cycle. -------------------------------------------------------------- */
+
+void
+acdc_flow_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
+                   const struct acdc_pkt *p)
+{
+    bool egress = ctx->dir == ACDC_EGRESS;
+    enum acdc_flow_state state = (enum acdc_flow_state) f->state;
+
+    if (p->tcp_flags & ACDC_TCP_RST) {
+        /* One that is not in the window is not believed by the other end
+         * either (RFC 9293 section 3.10.7.4).  The guest's own may be. */
+        if (egress || state == ACDC_FLOW_SYN_SENT
+            || (p->seq - f->rcv_nxt) + 0x10000 < 0x20000) {
+            state = ACDC_FLOW_CLOSED;
+        }
+    } else {
+        if (p->tcp_flags & ACDC_TCP_FIN) {
+            uint32_t end = p->seq + p->payload + 1;
+
+            if (egress) {
+                f->fin_guest = end;
+                f->flags |= ACDC_F_FIN_GUEST;
+            } else {
+                f->fin_peer = end;
+                f->flags |= ACDC_F_FIN_PEER;
+            }
+            if (state == ACDC_FLOW_ESTABLISHED) {
+                state = ACDC_FLOW_CLOSING;
+            }
+        }
+        /* Closed when both have sent FIN and one has acknowledged the
+         * other's: what can still come is in the linger. */
+        if ((f->flags & ACDC_F_FIN_GUEST) && (f->flags & ACDC_F_FIN_PEER)
+            && (p->tcp_flags & ACDC_TCP_ACK)
+            && !seq_before(p->ack, egress ? f->fin_peer : f->fin_guest)) {
+            state = ACDC_FLOW_CLOSED;
+        }
+    }
+    if (state == ACDC_FLOW_CLOSED && f->state != ACDC_FLOW_CLOSED) {
+        ACDC_COUNT(ctx, FLOWS_CLOSED, 1);
+    }
+    acdc_flow_set_state(f, state);
+}
+
+/* Enforcement. ------------------------------------------------------------- */
+
+/* The window field for the guest: what the peer offers, or the law's window
+ * where that is smaller, in the guest's scale.  Never zero unless the peer
+ * said zero. */
+static uint16_t
+window_field(const struct acdc_flow *f, const struct acdc_params *params,
+             uint64_t own, unsigned int scale)
+{
+    uint64_t field = own >> scale;
+
+    if (acdc_flow_enforced(f, params)) {
+        uint64_t limit = ((uint64_t) f->law.wnd + (1u << scale) - 1) >> scale;
+
+        field = field < limit ? field : limit;
+    }
+    if (!field && own) {
+        field = 1;
+    }
+    return (uint16_t) (field < 0xffff ? field : 0xffff);
+}
+
+bool
+acdc_flow_enforce(struct acdc_ctx *ctx, struct acdc_flow *f,
+                  const struct acdc_params *params, struct acdc_pkt *p,
+                  uint64_t own, bool duplicate, bool update)
+{
+    bool syn = p->tcp_flags & ACDC_TCP_SYN;
+    /* The window of a SYN is not scaled (RFC 7323 section 2.2). */
+    unsigned int scale = syn ? 0 : f->out_wscale;
+    uint16_t field = window_field(f, params, own, scale);
+    uint32_t edge;
+
+    if (acdc_flow_enforced(f, params)) {
+        if (duplicate && own >> scale >= f->out_window) {
+            /* A duplicate ACK has the window of the one before (RFC 5681
+             * section 2): without SACK the guest counts them. */
+            field = f->out_window;
+        } else if (update && field == f->out_window) {
+            ACDC_COUNT(ctx, UPDATES_ABSORBED, 1);
+            return false;
+        }
+    }
+    if (field != acdc_pkt_window(p)) {
+        if (!acdc_pkt_make_writable(p)) {
+            ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
+            return true;
+        }
+        if ((uint64_t) field << scale < own) {
+            ACDC_COUNT(ctx, WINDOW_REWRITTEN, 1);
+        }
+        acdc_pkt_set_window(p, field);
+    }
+
+    f->out_window = field;
+    edge = (p->tcp_flags & ACDC_TCP_ACK ? p->ack : f->snd_una)
+           + ((uint32_t) field << scale);
+    if (!(f->flags & ACDC_F_EDGE) || seq_after(edge, f->right_edge)) {
+        f->right_edge = edge;
+    }
+    f->flags |= ACDC_F_EDGE;
+    return true;
+}

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+
+/* SYN and SYN-ACK, both ways: a flow begins, the two ends show each other the
+ * capability, the window scale is read and where too coarse made finer. */
+
+#include "acdc-private.h"
+
+/* What the guest or the peer says in its SYN or SYN-ACK. */
+static void
+note_options(struct acdc_flow *f, const struct acdc_pkt *p, bool guest)
+{
+    uint16_t mss = p->ip_version == 4 ? ACDC_MSS_DEFAULT4
+                                      : ACDC_MSS_DEFAULT6;
+    uint8_t wscale = p->wscale < ACDC_WSCALE_MAX ? p->wscale
+                                                 : ACDC_WSCALE_MAX;
+
+    if ((p->opt_flags & ACDC_O_MSS) && p->mss >= ACDC_MSS_MIN) {
+        mss = p->mss;
+    } else if (p->opt_flags & ACDC_O_MSS) {
+        mss = ACDC_MSS_MIN;
+    }
+    if (!f->mss || mss < f->mss) {
+        f->mss = mss;
+    }
+    f->flags &= ~(uint32_t) (guest ? ACDC_F_WSCALE_GUEST | ACDC_F_SACK_GUEST
+                                   : ACDC_F_WSCALE_PEER | ACDC_F_SACK_PEER);
+    if (p->opt_flags & ACDC_O_WSCALE) {
+        f->flags |= guest ? ACDC_F_WSCALE_GUEST : ACDC_F_WSCALE_PEER;
+    }
+    if (p->opt_flags & ACDC_O_SACK_OK) {
+        f->flags |= guest ? ACDC_F_SACK_GUEST : ACDC_F_SACK_PEER;
+    }
+    if (guest) {
+        f->guest_wscale = wscale;
+    } else {
+        f->peer_wscale = f->out_wscale = wscale;
+    }
+}
+
+/* Both options or no scaling at all (RFC 7323 section 2.2).  Full segments
+ * are shorter by the timestamps where both ends agreed on them. */
+static void
+settle_options(struct acdc_flow *f, const struct acdc_pkt *synack)
+{
+    if (!(f->flags & ACDC_F_WSCALE_GUEST)
+        || !(f->flags & ACDC_F_WSCALE_PEER)) {
+        f->guest_wscale = f->peer_wscale = f->out_wscale = 0;
+    }
+    if ((synack->opt_flags & ACDC_O_TIMESTAMP)
+        && f->mss > ACDC_MSS_MIN + 2 + ACDC_TCPOPT_TIMESTAMP_LEN) {
+        f->mss = (uint16_t) (f->mss - 2 - ACDC_TCPOPT_TIMESTAMP_LEN);
+    }
+}
+
+/* A guest must be able to express a window of one segment.  If the peer's
+ * scale is coarser, the guest is told a finer one, and every window to it is
+ * translated from then on. */
+static void
+refine_wscale(struct acdc_ctx *ctx, struct acdc_flow *f,
+              const struct acdc_params *params, struct acdc_pkt *p)
+{
+    uint8_t finer = f->peer_wscale;
+
+    if (!params->enabled || params->mode != ACDC_MODE_ENFORCE
+        || !(p->opt_flags & ACDC_O_WSCALE)) {
+        return;
+    }
+    while (finer && 1u << finer > f->mss) {
+        finer--;
+    }
+    if (finer < f->peer_wscale && acdc_pkt_make_writable(p)) {
+        acdc_pkt_set_wscale(p, finer);
+        f->out_wscale = finer;
+        ACDC_COUNT(ctx, RESCALED, 1);
+    }
+}
+
+/* Adds the capability and the ECT mark to a SYN or SYN-ACK of the guest. */
+static void
+offer(struct acdc_ctx *ctx, struct acdc_flow *f,
+      const struct acdc_params *params, struct acdc_pkt *p)
+{
+    uint32_t mtu = acdc_a32_read(&ctx->port->mtu);
+    uint8_t ecn = acdc_pkt_ecn(p);
+
+    f->flags &= ~(uint32_t) ACDC_F_OFFERED;
+    if (!params->enabled || params->mode != ACDC_MODE_ENFORCE
+        || f->n_syns >= ACDC_SYN_PLAIN_FROM
+        || acdc_pkt_room(p) < ACDC_OPT_CAP_LEN
+        || acdc_pkt_ip_len(p) + ACDC_OPT_CAP_LEN > mtu) {
+        return;
+    }
+    if (!acdc_pkt_make_writable(p)
+        || !acdc_pkt_add_capability(p, ctx->exid, 0)) {
+        ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
+        return;
+    }
+    f->flags |= ACDC_F_OFFERED;
+    acdc_pkt_set_reserved(p, (uint8_t) (ecn << ACDC_RES_ECN_SHIFT));
+    if (params->ecn_syn && params->algorithm != ACDC_ALG_NONE) {
+        acdc_pkt_set_ecn(p, ACDC_ECN_ECT0);
+        ACDC_COUNT(ctx, MARKED_ECT, 1);
+    }
+}
+
+/* Takes capability and mark off a SYN or SYN-ACK for the guest.  True if the
+ * other end showed the capability. */
+static bool
+accept_offer(struct acdc_ctx *ctx, struct acdc_pkt *p)
+{
+    bool capable = false;
+    uint8_t codepoint;
+
+    if (p->opt_flags & ACDC_O_CAPABILITY) {
+        capable = acdc_pkt_tcp(p)[p->cap_ofs + ACDC_OPT_BODY_OFS]
+                  >= ACDC_OPT_VERSION;
+    }
+    if (!acdc_pkt_strip(p, ctx->exid)) {
+        ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
+        return false;
+    }
+    codepoint = (acdc_pkt_reserved(p) & ACDC_RES_ECN_MASK)
+                >> ACDC_RES_ECN_SHIFT;
+    if (capable) {
+        if (acdc_pkt_ecn(p) == ACDC_ECN_CE && codepoint != ACDC_ECN_CE) {
+            ACDC_COUNT(ctx, CE_PACKETS, 1);
+        }
+        acdc_pkt_set_reserved(p, 0);
+        if (codepoint != ACDC_ECN_CE) {
+            acdc_pkt_set_ecn(p, codepoint);
+        }
+    }
+    return capable;
+}
+
+/* Puts a flow back to the start for another connection with the same
+ * addresses and ports. */
+static void
+restart(struct acdc_ctx *ctx, struct acdc_flow *f)
+{
+    acdc_flow_uncount(f);
+    f->flags &= ACDC_F_V6;
+    f->n_syns = 0;
+    f->mss = 0;
+    f->dupacks = 0;
+    f->bad_feedback = 0;
+    f->sack_loss = 0;
+    f->out_window = f->peer_window = 0;
+    f->tx_total = f->fb_total = f->fb_ce = f->silent = 0;
+    f->rx_total = f->rx_ce = f->rx_told_total = 0;
+    f->srtt_us8 = 0;
+    f->policy_gen = 0;
+    f->active_ms = ctx->now_ms;
+    memset(&f->law, 0, sizeof f->law);
+    acdc_flow_set_state(f, ctx->dir == ACDC_EGRESS ? ACDC_FLOW_SYN_SENT
+                                                   : ACDC_FLOW_SYN_RECEIVED);
+    ACDC_COUNT(ctx, FLOWS_CREATED, 1);
+}
+
+static struct acdc_flow *
+find_or_create(struct acdc_ctx *ctx, struct acdc_pkt *p)
+{
+    struct acdc_flow *f = acdc_flow_lookup(ctx, p);
+    enum acdc_counter why = ACDC_N_COUNTERS;
+
+    if (!f) {
+        f = acdc_flow_create(ctx, p, &why);
+        if (!f) {
+            ctx->counters[why]++;
+        }
+    }
+    return f;
+}
+
+/* Guest ports see each packet once, so a SYN of the guest that has options of
+ * ours is the guest's forgery; they are gone before we get here. */
+void
+acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
+{
+    struct acdc_flow *f = find_or_create(ctx, p);
+    const struct acdc_params *params;
+
+    if (!f) {
+        return;
+    }
+    acdc_lock(&f->lock);
+    if (f->flags & ACDC_F_DEAD) {
+        acdc_unlock(&f->lock);
+        return;
+    }
+    if (f->state == ACDC_FLOW_SYN_RECEIVED) {
+        /* Simultaneous open (RFC 9293 section 3.5): the SYNs cross.  The
+         * SYN-ACKs that follow settle it. */
+        f->flags &= ~(uint32_t) ACDC_F_PASSIVE;
+    } else if (f->n_syns && (f->state != ACDC_FLOW_SYN_SENT
+                             || f->iss != p->seq)) {
+        restart(ctx, f);
+    }
+    f->seen_ms = ctx->now_ms;
+    if (f->n_syns < ACDC_SYNS_MAX) {
+        f->n_syns++;
+    }
+    f->iss = p->seq;
+    f->snd_una = f->out_ack = p->seq;
+    f->snd_nxt = p->seq + 1 + p->payload;
+    f->tx_total = p->payload;
+    note_options(f, p, true);
+    if ((p->tcp_flags & (ACDC_TCP_ECE | ACDC_TCP_CWR))
+        == (ACDC_TCP_ECE | ACDC_TCP_CWR)) {
+        f->flags |= ACDC_F_ECN_SYN;
+    }
+    params = acdc_flow_params(ctx, f);
+    offer(ctx, f, params, p);
+    acdc_unlock(&f->lock);
+}
+
+void
+acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
+{
+    struct acdc_flow *f = find_or_create(ctx, p);
+    const struct acdc_params *params;
+
+    if (!f) {
+        accept_offer(ctx, p);
+        return;
+    }
+    acdc_lock(&f->lock);
+    if ((f->flags & ACDC_F_DEAD) || f->state == ACDC_FLOW_ESTABLISHED
+        || f->state == ACDC_FLOW_CLOSING) {
+        /* On a live connection the guest answers with a challenge ACK (RFC
+         * 5961).  Nobody can reset the flow's state with a forged SYN. */
+        acdc_unlock(&f->lock);
+        accept_offer(ctx, p);
+        return;
+    }
+    if (f->state == ACDC_FLOW_CLOSED) {
+        restart(ctx, f);
+    }
+    f->seen_ms = ctx->now_ms;
+    if (f->state == ACDC_FLOW_SYN_RECEIVED) {
+        f->flags |= ACDC_F_PASSIVE;
+    }
+    f->irs = p->seq;
+    f->rcv_nxt = p->seq + 1 + p->payload;
+    f->rx_total = p->payload;
+    note_options(f, p, false);
+    f->peer_window = acdc_pkt_window(p);
+    if ((p->tcp_flags & (ACDC_TCP_ECE | ACDC_TCP_CWR))
+        == (ACDC_TCP_ECE | ACDC_TCP_CWR)) {
+        f->flags |= ACDC_F_ECN_SYN;
+    }
+    params = acdc_flow_params(ctx, f);
+    f->flags &= ~(uint32_t) ACDC_F_PEER;
+    if (accept_offer(ctx, p)) {
+        f->flags |= ACDC_F_PEER;
+    }
+    refine_wscale(ctx, f, params, p);
+    acdc_unlock(&f->lock);
+}
+
+/* The handshake is answered: both ends' capability is known. */
+static void
+settle(struct acdc_ctx *ctx, struct acdc_flow *f,
+       const struct acdc_params *params, struct acdc_pkt *synack)
+{
+    bool capable = (f->flags & ACDC_F_OFFERED) && (f->flags & ACDC_F_PEER);
+
+    if ((f->flags & ACDC_F_ECN_SYN)
+        && (synack->tcp_flags & (ACDC_TCP_ECE | ACDC_TCP_CWR))
+           == ACDC_TCP_ECE) {
+        f->flags |= ACDC_F_GUEST_ECN;
+    }
+    settle_options(f, synack);
+    acdc_flow_set_counted(f, capable);
+    if (capable) {
+        ACDC_COUNT(ctx, FLOWS_CAPABLE, 1);
+    } else {
+        ACDC_COUNT(ctx, FLOWS_FALLBACK, 1);
+    }
+    acdc_flow_start_law(ctx, f, params);
+}
+
+/* The SYN-ACK of a guest that listens.  False: not of this connection. */
+bool
+acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
+                   struct acdc_flow *f, const struct acdc_params *params)
+{
+    bool first;
+
+    /* A server may take the data of a TCP Fast Open SYN (RFC 7413) or not. */
+    if (f->state != ACDC_FLOW_SYN_RECEIVED
+        || (p->ack != f->irs + 1 && p->ack != f->irs + 1 + f->rx_total)) {
+        return false;
+    }
+    first = !(f->flags & ACDC_F_LAW) || f->iss != p->seq;
+    if (f->n_syns < ACDC_SYNS_MAX) {
+        f->n_syns++;
+    }
+    if (first) {
+        f->iss = p->seq;
+        f->snd_una = f->out_ack = p->seq;
+        f->snd_nxt = p->seq + 1 + p->payload;
+        f->tx_total = p->payload;
+        note_options(f, p, true);
+    }
+    if (f->flags & ACDC_F_PEER) {
+        offer(ctx, f, params, p);
+    }
+    if (first) {
+        settle(ctx, f, params, p);
+        /* What the peer's SYN offered, with the guest's own numbers. */
+        f->peer_edge = f->right_edge = p->seq + 1 + f->peer_window;
+        f->flags |= ACDC_F_EDGE;
+        f->rx_told_total = f->rx_total;
+    } else if ((f->flags & ACDC_F_CAPABLE)
+               && !(f->flags & ACDC_F_OFFERED)) {
+        /* Sent again, now without the option: no feedback will come. */
+        acdc_flow_set_counted(f, false);
+        acdc_flow_start_law(ctx, f, params);
+    }
+    return true;
+}
+
+/* The SYN-ACK to a guest that connects.  False: not of this connection. */
+bool
+acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
+                    struct acdc_flow *f, const struct acdc_params *params)
+{
+    if (f->state == ACDC_FLOW_ESTABLISHED && p->seq == f->irs) {
+        /* Sent again: the guest's ACK was lost. */
+        accept_offer(ctx, p);
+        if (f->out_wscale != f->peer_wscale
+            && (p->opt_flags & ACDC_O_WSCALE) && acdc_pkt_make_writable(p)) {
+            acdc_pkt_set_wscale(p, f->out_wscale);
+        }
+        return true;
+    }
+    if ((f->state != ACDC_FLOW_SYN_SENT && f->state != ACDC_FLOW_SYN_RECEIVED)
+        || !seq_after(p->ack, f->iss) || seq_after(p->ack, f->snd_nxt)) {
+        return false;
+    }
+    f->irs = p->seq;
+    f->rcv_nxt = p->seq + 1 + p->payload;
+    f->rx_total = f->rx_told_total = p->payload;
+    note_options(f, p, false);
+    f->flags &= ~(uint32_t) ACDC_F_PEER;
+    if (accept_offer(ctx, p)) {
+        f->flags |= ACDC_F_PEER;
+    }
+    f->snd_una = f->out_ack = p->ack;
+    settle(ctx, f, params, p);
+    refine_wscale(ctx, f, params, p);
+    acdc_flow_set_state(f, ACDC_FLOW_ESTABLISHED);
+    f->peer_window = acdc_pkt_window(p);
+    f->peer_edge = p->ack + f->peer_window;
+    return true;
+}

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+
+/* Packets to a guest: marks counted and hidden, feedback taken out and given
+ * to the law, the window rewritten.  A guest never sees anything of ours. */
+
+#include "acdc-private.h"
+
+/* Takes the guest's own ECN codepoint and clears the reserved bits.  Returns
+ * true if the packet was ours to mark and arrived marked. */
+static bool
+hide_ecn(struct acdc_pkt *p)
+{
+    uint8_t reserved = acdc_pkt_reserved(p);
+    uint8_t codepoint = (reserved & ACDC_RES_ECN_MASK) >> ACDC_RES_ECN_SHIFT;
+    uint8_t ecn = acdc_pkt_ecn(p);
+    bool ours = codepoint != ACDC_ECN_CE;
+
+    if (reserved) {
+        acdc_pkt_set_reserved(p, 0);
+    }
+    if (ours && ecn != codepoint) {
+        acdc_pkt_set_ecn(p, codepoint);
+    }
+    return ours && ecn == ACDC_ECN_CE;
+}
+
+/* Receiver side: what the next feedback will say. */
+static void
+count_received(struct acdc_ctx *ctx, struct acdc_flow *f,
+               const struct acdc_pkt *p, bool ce)
+{
+    bool was_ce = f->flags & ACDC_F_RX_CE;
+
+    ACDC_COUNT(ctx, CE_PACKETS, ce);
+    if (!p->payload) {
+        return;
+    }
+    f->rx_total += p->payload;
+    if (ce) {
+        f->rx_ce += p->payload;
+        ACDC_COUNT(ctx, CE_BYTES, p->payload);
+    }
+    if (ce != was_ce) {
+        f->flags ^= ACDC_F_RX_CE;
+        f->flags |= ACDC_F_RX_NEWS;
+    }
+}
+
+/* What a report adds to the one before.  False: nothing to be believed. */
+static bool
+read_feedback(struct acdc_ctx *ctx, struct acdc_flow *f,
+              const struct acdc_pkt *p, uint32_t *d_ce, uint32_t *d_total)
+{
+    uint32_t ce, total;
+
+    acdc_pkt_get_feedback(p, &ce, &total);
+    *d_total = total - f->fb_total;
+    *d_ce = ce - f->fb_ce;
+    if (seq_after(f->fb_total, total)) {
+        /* Overtaken on its way, or a retransmission's. */
+        ACDC_COUNT(ctx, FEEDBACK_STALE, 1);
+        return false;
+    }
+    if (seq_after(total, f->tx_total) || *d_ce > *d_total) {
+        ACDC_COUNT(ctx, FEEDBACK_BAD, 1);
+        if (++f->bad_feedback < ACDC_FEEDBACK_RESYNC) {
+            return false;
+        }
+        /* Not once but always: the network duplicates packets, and both ends
+         * count differently.  Count from here. */
+        *d_total = *d_ce = 0;
+        f->tx_total = total;
+    }
+    f->bad_feedback = 0;
+    f->fb_total = total;
+    f->fb_ce = ce;
+    f->silent = 0;
+    return true;
+}
+
+/* The other end does not report any more (its vSwitch was restarted, the
+ * guest moved to a host without AC/DC): a mark that nobody returns is a lost
+ * congestion signal, so fall back. */
+static void
+note_silence(struct acdc_ctx *ctx, struct acdc_flow *f,
+             const struct acdc_params *params, uint32_t acked)
+{
+    f->silent += acked;
+    if (f->silent > 4 * (uint64_t) f->law.wnd + 64 * (uint64_t) f->mss) {
+        acdc_flow_set_counted(f, false);
+        acdc_law_switch(&f->law, acdc_flow_algorithm(f, params));
+        ACDC_COUNT(ctx, FEEDBACK_LOST, 1);
+    }
+}
+
+static void
+sample_rtt(struct acdc_ctx *ctx, struct acdc_flow *f, uint32_t ack)
+{
+    uint32_t rtt;
+
+    if (!(f->flags & ACDC_F_RTT_PENDING) || seq_before(ack, f->rtt_seq)) {
+        return;
+    }
+    f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;
+    rtt = ctx->now_us - f->rtt_us;
+    /* Another thread's clock may be a little behind. */
+    if ((int32_t) rtt < 1) {
+        rtt = 1;
+    }
+    if (rtt > 1u << 28) {
+        return;
+    }
+    f->srtt_us8 = f->srtt_us8 ? f->srtt_us8 + rtt - f->srtt_us8 / 8
+                              : rtt * 8;
+    ACDC_COUNT(ctx, RTT_SAMPLES, 1);
+    acdc_rtt_record(ctx->slot, rtt);
+}
+
+/* Three duplicate ACKs, or as much beyond the hole in SACK blocks. */
+static bool
+shows_loss(struct acdc_flow *f, const struct acdc_pkt *p, bool duplicate)
+{
+    if (duplicate && f->dupacks < ACDC_DUPACKS_MAX) {
+        f->dupacks++;
+    }
+    if (f->dupacks == ACDC_DUPTHRESH) {
+        return true;
+    }
+    if (!f->sack_loss
+        && seq_after(acdc_pkt_sack_edge(p, f->snd_una, f->snd_nxt),
+                     f->snd_una + ACDC_DUPTHRESH * (uint32_t) f->mss)) {
+        f->sack_loss = true;
+        return true;
+    }
+    return false;
+}
+
+/* Gives an ACK to the law.  Sets '*duplicate' and '*update' for the window. */
+static void
+process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
+            const struct acdc_params *params, const struct acdc_pkt *p,
+            bool fack, bool feedback, uint32_t d_ce, uint32_t d_total,
+            bool *duplicate, bool *update)
+{
+    /* A FACK is not the guest's word. */
+    bool pure = !p->payload && !(p->tcp_flags & ACDC_TCP_FIN) && !fack;
+    uint16_t window = acdc_pkt_window(p);
+    uint32_t acked = p->ack - f->snd_una;
+    struct acdc_law_env env;
+
+    *duplicate = *update = false;
+    if (seq_after(p->ack, f->snd_nxt)) {
+        ACDC_COUNT(ctx, ACK_INVALID, 1);
+        return;
+    }
+    if (seq_before(p->ack, f->snd_una)) {
+        /* Overtaken; its feedback is not. */
+        acked = 0;
+    } else if (p->ack == f->out_ack && pure && f->snd_nxt != f->snd_una) {
+        *duplicate = window == f->peer_window;
+        *update = !*duplicate && !(p->opt_flags & ACDC_O_SACK);
+    }
+    if (acked) {
+        f->snd_una = p->ack;
+        f->dupacks = 0;
+        f->sack_loss = false;
+        f->active_ms = ctx->now_ms;
+        sample_rtt(ctx, f, p->ack);
+    }
+    if (!feedback) {
+        if (f->flags & ACDC_F_CAPABLE) {
+            note_silence(ctx, f, params, acked);
+        } else if ((f->flags & ACDC_F_GUEST_ECN) && acked) {
+            /* No AC/DC at the other end, or observing: what the guests tell
+             * each other. */
+            d_total = acked;
+            d_ce = p->tcp_flags & ACDC_TCP_ECE ? acked : 0;
+        }
+    }
+    acdc_flow_env(ctx, f, params, &env);
+    if ((acked || d_total)
+        && acdc_law_ack(&f->law, &env, acked, d_ce, d_total)) {
+        ACDC_COUNT(ctx, CUTS_ECN, 1);
+    }
+    if (f->snd_nxt != f->snd_una && shows_loss(f, p, *duplicate)
+        && acdc_law_loss(&f->law, &env)) {
+        ACDC_COUNT(ctx, CUTS_LOSS, 1);
+    }
+}
+
+/* The window that the peer offers, bytes; notes how far that reaches. */
+static uint64_t
+peer_window(struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    uint16_t raw = acdc_pkt_window(p);
+    uint64_t own = (uint64_t) raw << (p->tcp_flags & ACDC_TCP_SYN
+                                      ? 0 : f->peer_wscale);
+
+    f->peer_window = raw;
+    if (!(f->flags & ACDC_F_EDGE)
+        || seq_after(p->ack + (uint32_t) own, f->peer_edge)) {
+        f->peer_edge = p->ack + (uint32_t) own;
+    }
+    return own;
+}
+
+/* A FACK ends here, unless it lets the guest send more: then it becomes the
+ * window update that it is.  Never a smaller window: with the ACK number the
+ * guest knows, Linux would take that for a duplicate ACK. */
+static void
+finish_fack(struct acdc_ctx *ctx, struct acdc_flow *f,
+            const struct acdc_params *params, struct acdc_pkt *p,
+            uint32_t told_edge)
+{
+    uint16_t told_window = f->out_window;
+    uint32_t right_edge = f->right_edge;
+    uint64_t own = peer_window(f, p);
+    uint32_t edge;
+
+    if (!acdc_flow_enforced(f, params) || seq_before(p->ack, f->out_ack)
+        || seq_after(p->ack, f->snd_nxt)) {
+        p->verdict = ACDC_DROP;
+        return;
+    }
+    acdc_flow_enforce(ctx, f, params, p, own, false, false);
+    edge = p->ack + ((uint32_t) f->out_window << f->out_wscale);
+    if (!seq_after(edge, told_edge)
+        || (p->ack == f->out_ack && f->out_window <= told_window)) {
+        f->out_window = told_window;
+        f->right_edge = right_edge;
+        p->verdict = ACDC_DROP;
+        return;
+    }
+    f->out_ack = p->ack;
+    ACDC_COUNT(ctx, WINDOW_UPDATES, 1);
+}
+
+static void
+ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
+{
+    const struct acdc_params *params = acdc_flow_params(ctx, f);
+    uint32_t told_edge = f->out_ack
+                         + ((uint32_t) f->out_window << f->out_wscale);
+    bool duplicate = false, update = false, feedback = false;
+    bool fack = acdc_pkt_reserved(p) & ACDC_RES_FACK;
+    uint32_t d_ce = 0, d_total = 0;
+
+    f->seen_ms = ctx->now_ms;
+    ACDC_COUNT(ctx, INGRESS_PACKETS, 1);
+    ACDC_COUNT(ctx, INGRESS_BYTES, p->payload);
+    ACDC_COUNT(ctx, UNTOUCHED_DISABLED, !params->enabled);
+    if (p->tcp_flags & ACDC_TCP_SYN) {
+        if (acdc_synack_ingress(ctx, p, f, params)) {
+            acdc_flow_enforce(ctx, f, params, p, acdc_pkt_window(p), false,
+                              false);
+        } else {
+            ACDC_COUNT(ctx, UNTOUCHED_MIDSTREAM, 1);
+            acdc_pkt_strip(p, ctx->exid);
+        }
+        return;
+    }
+
+    fack = fack && (p->opt_flags & ACDC_O_FEEDBACK) && !p->payload;
+    if ((f->flags & ACDC_F_OFFERED) && (f->flags & ACDC_F_PEER)) {
+        if (!acdc_pkt_make_writable(p)) {
+            ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
+            return;
+        }
+        count_received(ctx, f, p, hide_ecn(p));
+        if ((p->opt_flags & ACDC_O_FEEDBACK)
+            && (p->seq - f->rcv_nxt) + (1u << 30) < 1u << 31
+            && !seq_after(p->ack, f->snd_nxt)) {
+            if (fack) {
+                ACDC_COUNT(ctx, FACK_RECEIVED, 1);
+            } else {
+                ACDC_COUNT(ctx, PACK_RECEIVED, 1);
+            }
+            feedback = read_feedback(ctx, f, p, &d_ce, &d_total);
+            if (feedback && !(f->flags & ACDC_F_CAPABLE)) {
+                /* It speaks again. */
+                acdc_flow_set_counted(f, true);
+                acdc_law_switch(&f->law, acdc_flow_algorithm(f, params));
+            }
+        }
+        acdc_pkt_strip(p, ctx->exid);
+    } else {
+        acdc_pkt_strip(p, ctx->exid);
+        if (fack) {
+            p->verdict = ACDC_DROP;
+            return;
+        }
+        /* The guest's own marks, for the operator to see. */
+        count_received(ctx, f, p, acdc_pkt_ecn(p) == ACDC_ECN_CE);
+    }
+    if (p->payload || (p->tcp_flags & ACDC_TCP_FIN)) {
+        uint32_t end = p->seq + p->payload;
+
+        if (seq_after(end, f->rcv_nxt)) {
+            f->rcv_nxt = end;
+        }
+    }
+    if (!(f->flags & ACDC_F_LAW)) {
+        acdc_flow_note_end(ctx, f, p);
+        return;
+    }
+    if (f->state == ACDC_FLOW_SYN_RECEIVED && (p->tcp_flags & ACDC_TCP_ACK)
+        && seq_after(p->ack, f->iss) && !seq_after(p->ack, f->snd_nxt)) {
+        acdc_flow_set_state(f, ACDC_FLOW_ESTABLISHED);
+    }
+    if ((p->tcp_flags & ACDC_TCP_ACK) && !(p->tcp_flags & ACDC_TCP_RST)) {
+        process_ack(ctx, f, params, p, fack, feedback, d_ce, d_total,
+                    &duplicate, &update);
+        if (fack) {
+            finish_fack(ctx, f, params, p, told_edge);
+            return;
+        }
+        if (!acdc_flow_enforce(ctx, f, params, p, peer_window(f, p),
+                               duplicate, update)) {
+            p->verdict = ACDC_DROP;
+            return;
+        }
+        if (seq_after(p->ack, f->out_ack) && !seq_after(p->ack, f->snd_nxt)) {
+            f->out_ack = p->ack;
+        }
+    }
+    acdc_flow_note_end(ctx, f, p);
+}
+
+/* No flow: nothing of ours may reach the guest all the same. */
+static void
+ingress_untracked(struct acdc_ctx *ctx, struct acdc_pkt *p)
+{
+    uint8_t reserved = acdc_pkt_reserved(p);
+
+    ACDC_COUNT(ctx, UNTOUCHED_MIDSTREAM, 1);
+    if (reserved & ACDC_RES_FACK && p->opt_flags & ACDC_O_FEEDBACK
+        && !p->payload) {
+        p->verdict = ACDC_DROP;
+        return;
+    }
+    if (reserved && acdc_pkt_make_writable(p)) {
+        hide_ecn(p);
+    }
+    acdc_pkt_strip(p, ctx->exid);
+}
+
+void
+acdc_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
+{
+    struct acdc_flow *f;
+
+    if ((p->tcp_flags & (ACDC_TCP_SYN | ACDC_TCP_ACK)) == ACDC_TCP_SYN) {
+        acdc_syn_ingress(ctx, p);
+        return;
+    }
+    f = acdc_flow_lookup(ctx, p);
+    if (!f) {
+        ingress_untracked(ctx, p);
+        return;
+    }
+    acdc_lock(&f->lock);
+    if (!(f->flags & ACDC_F_DEAD)) {
+        ingress_locked(ctx, f, p);
+    }
+    acdc_unlock(&f->lock);
+}

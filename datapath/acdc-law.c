@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+
+#include "acdc-law.h"
+
+static const struct acdc_cc *
+acdc_cc(const struct acdc_law *l)
+{
+    switch (l->alg) {
+    case ACDC_ALG_RENO:
+        return &acdc_cc_reno;
+    case ACDC_ALG_CUBIC:
+        return &acdc_cc_cubic;
+    case ACDC_ALG_DCTCP:
+        return &acdc_cc_dctcp;
+    default:
+        return NULL;
+    }
+}
+
+uint32_t
+acdc_law_floor(const struct acdc_law_env *e)
+{
+    uint32_t floor = e->params->min_window ? e->params->min_window
+                                           : 2 * e->mss;
+
+    return floor > e->mss ? floor : e->mss;
+}
+
+void
+acdc_law_clamp(struct acdc_law *l, const struct acdc_law_env *e)
+{
+    uint32_t floor = l->timed_out ? e->mss : acdc_law_floor(e);
+    uint32_t cap = ACDC_WINDOW_MAX;
+
+    if (e->params->max_window) {
+        /* A cap below one segment would stop the flow. */
+        cap = e->params->max_window > e->mss ? e->params->max_window : e->mss;
+    }
+    if (l->wnd < floor) {
+        l->wnd = floor;
+    }
+    if (l->wnd > cap) {
+        l->wnd = cap;
+    }
+}
+
+void
+acdc_law_init(struct acdc_law *l, const struct acdc_law_env *e,
+              enum acdc_algorithm alg)
+{
+    uint64_t initial = (uint64_t) e->params->initial_window * e->mss;
+
+    memset(l, 0, sizeof *l);
+    l->wnd = initial < ACDC_WINDOW_MAX ? (uint32_t) initial : ACDC_WINDOW_MAX;
+    l->ssthresh = ACDC_WINDOW_MAX;
+    l->round_end = l->cut_end = e->snd_nxt;
+    acdc_law_switch(l, alg);
+    acdc_law_clamp(l, e);
+}
+
+void
+acdc_law_switch(struct acdc_law *l, enum acdc_algorithm alg)
+{
+    l->alg = (uint8_t) alg;
+    if (acdc_cc(l)) {
+        acdc_cc(l)->init(l);
+    }
+}
+
+static void
+end_of_round(struct acdc_law *l, const struct acdc_law_env *e)
+{
+    if (acdc_cc(l)->round && l->round_total) {
+        acdc_cc(l)->round(l, e, l->round_ce, l->round_total);
+    }
+    l->round_ce = l->round_total = 0;
+    l->round_end = e->snd_nxt;
+    l->flight_max = e->snd_nxt - e->snd_una;
+}
+
+/* Whether the flow used the window it had, so that a larger one is earned: an
+ * application-limited flow must not bank credit.  In slow start as Linux has
+ * it (tcp_is_cwnd_limited()): half of the window is enough. */
+static bool
+is_window_limited(const struct acdc_law *l, const struct acdc_law_env *e,
+                  uint32_t flight)
+{
+    if (l->wnd < l->ssthresh) {
+        return l->wnd < 2 * (uint64_t) flight;
+    }
+    /* A sender does not split a segment to fill the window. */
+    return (uint64_t) flight + e->mss > l->wnd;
+}
+
+static void
+grow(struct acdc_law *l, const struct acdc_law_env *e, uint32_t acked)
+{
+    if (l->wnd < l->ssthresh) {
+        uint32_t step = l->ssthresh - l->wnd;
+
+        step = step < acked ? step : acked;
+        l->wnd += step;
+        acked -= step;
+    }
+    if (acked) {
+        acdc_cc(l)->grow(l, e, acked);
+    }
+}
+
+static void
+cut(struct acdc_law *l, const struct acdc_law_env *e, enum acdc_cause cause)
+{
+    l->wnd = acdc_cc(l)->cut(l, e, cause);
+    l->timed_out = false;
+    acdc_law_clamp(l, e);
+    l->ssthresh = l->wnd;
+    l->ca_bytes = 0;
+    l->cut_end = e->snd_nxt;
+    l->in_cut = true;
+}
+
+bool
+acdc_law_ack(struct acdc_law *l, const struct acdc_law_env *e,
+             uint32_t acked, uint32_t ce, uint32_t total)
+{
+    uint32_t flight;
+
+    if (!acdc_cc(l)) {
+        return false;
+    }
+    flight = e->snd_nxt - e->snd_una + acked;
+    if (flight > l->flight_max) {
+        l->flight_max = flight;
+    }
+    flight = l->flight_max;
+
+    l->round_ce += ce;
+    l->round_total += total;
+    if (acked && !seq_before(e->snd_una, l->round_end)) {
+        end_of_round(l, e);
+    }
+    if (seq_after(e->snd_una, l->cut_end)) {
+        l->in_cut = l->in_loss = false;
+        /* Keeps the mark from falling 2^31 bytes behind. */
+        l->cut_end = e->snd_una;
+    }
+
+    if (ce && !l->in_cut) {
+        cut(l, e, ACDC_CAUSE_ECN);
+        return true;
+    }
+    if (acked && !l->in_cut && is_window_limited(l, e, flight)) {
+        grow(l, e, acked);
+        if (l->wnd >= acdc_law_floor(e)) {
+            l->timed_out = false;
+        }
+        acdc_law_clamp(l, e);
+    }
+    return false;
+}
+
+bool
+acdc_law_loss(struct acdc_law *l, const struct acdc_law_env *e)
+{
+    if (!acdc_cc(l) || l->in_loss) {
+        return false;
+    }
+    l->in_loss = true;
+    if (l->alg == ACDC_ALG_DCTCP) {
+        l->dctcp.alpha = ACDC_FIX_ONE;
+    }
+    if (l->in_cut) {
+        /* Cut already in this window of data. */
+        return false;
+    }
+    cut(l, e, ACDC_CAUSE_LOSS);
+    return true;
+}
+
+void
+acdc_law_timeout(struct acdc_law *l, const struct acdc_law_env *e)
+{
+    uint32_t floor = 2 * e->mss;
+
+    if (!acdc_cc(l)) {
+        return;
+    }
+    l->ssthresh = acdc_cc(l)->cut(l, e, ACDC_CAUSE_TIMEOUT);
+    if (l->ssthresh < floor) {
+        l->ssthresh = floor;
+    }
+    l->wnd = e->mss;
+    l->timed_out = true;
+    l->ca_bytes = 0;
+    l->in_loss = true;
+    l->in_cut = false;
+    l->cut_end = e->snd_nxt;
+    l->flight_max = 0;
+    acdc_law_clamp(l, e);
+}
+
+bool
+acdc_law_idle(struct acdc_law *l, const struct acdc_law_env *e)
+{
+    uint64_t restart = (uint64_t) e->params->initial_window * e->mss;
+    uint32_t before = l->wnd;
+
+    if (!acdc_cc(l) || l->wnd <= restart) {
+        return false;
+    }
+    /* What the path took before is where slow start ends, as Linux's
+     * tcp_cwnd_restart() has it. */
+    if (l->ssthresh < l->wnd / 4 * 3) {
+        l->ssthresh = l->wnd / 4 * 3;
+    }
+    l->wnd = (uint32_t) restart;
+    l->ca_bytes = 0;
+    l->flight_max = 0;
+    acdc_law_clamp(l, e);
+    return l->wnd < before;
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+
+/* The law: how large a flow's window is.  Pure computation on a few integers,
+ * the same in every datapath, in the tests and against the Python model in
+ * tests/law.
+ *
+ * What is common to all algorithms is here: rounds, slow start, one cut in a
+ * window of data, floors and caps.  What makes an algorithm is behind struct
+ * acdc_cc, one file each. */
+
+#ifndef ACDC_LAW_H
+#define ACDC_LAW_H 1
+
+#include "acdc.h"
+
+#define ACDC_WINDOW_MAX (1u << 30)      /* RFC 7323 section 2.3. */
+
+/* Sequence number arithmetic (RFC 9293 section 3.4). */
+static inline bool
+seq_after(uint32_t a, uint32_t b)
+{
+    return (int32_t) (a - b) > 0;
+}
+#define seq_before(A, B) seq_after(B, A)
+
+struct acdc_law {
+    uint32_t wnd;               /* Bytes the flow may have in flight. */
+    uint32_t ssthresh;          /* Bytes. */
+    uint32_t ca_bytes;          /* Acknowledged in congestion avoidance,
+                                 * towards the next segment of growth. */
+    uint32_t round_end;         /* snd_una at which alpha is updated. */
+    uint32_t cut_end;           /* While in_cut or in_loss: these hold until
+                                 * snd_una passes it. */
+    uint32_t round_ce;          /* Feedback of this round, bytes. */
+    uint32_t round_total;
+    uint32_t flight_max;        /* Most bytes in flight in this round. */
+    union {                     /* The algorithm's own. */
+        struct {
+            uint32_t alpha;     /* Fixed point. */
+        } dctcp;
+        struct {
+            uint32_t w_max;     /* Bytes. */
+            uint32_t epoch_ms;  /* Start of the growth since the last cut;
+                                 * 0: none yet. */
+            uint32_t k_ms;      /* From there to w_max. */
+        } cubic;
+    };
+    uint8_t alg;                /* enum acdc_algorithm. */
+    bool in_cut;
+    bool in_loss;
+    bool timed_out;             /* wnd may be below the floor. */
+};
+
+/* What an event of a flow brings. */
+struct acdc_law_env {
+    const struct acdc_params *params;
+    uint32_t mss;               /* Bytes of payload in a full segment. */
+    uint32_t snd_una, snd_nxt;  /* After the event. */
+    uint32_t now_ms;            /* Any origin, wraps. */
+    uint32_t srtt_us;           /* 0: not known. */
+};
+
+enum acdc_cause { ACDC_CAUSE_ECN, ACDC_CAUSE_LOSS, ACDC_CAUSE_TIMEOUT };
+
+/* A congestion control algorithm.  See docs: "How to add an algorithm". */
+struct acdc_cc {
+    const char *name;
+    /* Starts the union of struct acdc_law. */
+    void (*init)(struct acdc_law *);
+    /* At the end of a round with 'total' > 0 bytes reported, 'ce' of them
+     * marked.  May be NULL. */
+    void (*round)(struct acdc_law *, const struct acdc_law_env *,
+                  uint32_t ce, uint32_t total);
+    /* The window, bytes, after congestion of kind 'cause'; the caller applies
+     * floor and cap.  For ACDC_CAUSE_TIMEOUT: what ssthresh becomes. */
+    uint32_t (*cut)(struct acdc_law *, const struct acdc_law_env *,
+                    enum acdc_cause cause);
+    /* Congestion avoidance for 'acked' bytes. */
+    void (*grow)(struct acdc_law *, const struct acdc_law_env *,
+                 uint32_t acked);
+};
+
+extern const struct acdc_cc acdc_cc_reno, acdc_cc_cubic, acdc_cc_dctcp;
+
+/* Appropriate byte counting (RFC 3465) in congestion avoidance: one segment a
+ * window of acknowledged data. */
+void acdc_cc_reno_grow(struct acdc_law *, const struct acdc_law_env *,
+                       uint32_t acked);
+
+/* A new connection: initial window, slow start, alpha 1. */
+void acdc_law_init(struct acdc_law *, const struct acdc_law_env *,
+                   enum acdc_algorithm);
+/* Switches the algorithm of a live flow; the window stays. */
+void acdc_law_switch(struct acdc_law *, enum acdc_algorithm);
+
+/* An ACK that newly acknowledges 'acked' bytes (may be 0) and reports 'total'
+ * more bytes received, 'ce' of them marked.  Returns true if it cut the
+ * window. */
+bool acdc_law_ack(struct acdc_law *, const struct acdc_law_env *,
+                  uint32_t acked, uint32_t ce, uint32_t total);
+/* Loss inferred.  True if it cut the window. */
+bool acdc_law_loss(struct acdc_law *, const struct acdc_law_env *);
+/* The guest's retransmission timer expired. */
+void acdc_law_timeout(struct acdc_law *, const struct acdc_law_env *);
+/* The guest begins to send after a pause longer than its retransmission
+ * timeout (RFC 5681 section 4.1).  True if the window became smaller. */
+bool acdc_law_idle(struct acdc_law *, const struct acdc_law_env *);
+/* Floor and cap again, after a change of parameters. */
+void acdc_law_clamp(struct acdc_law *, const struct acdc_law_env *);
+
+/* Smallest window the law goes to, bytes. */
+uint32_t acdc_law_floor(const struct acdc_law_env *);
+
+static inline uint32_t
+acdc_law_alpha(const struct acdc_law *l)
+{
+    return l->alg == ACDC_ALG_DCTCP ? l->dctcp.alpha : 0;
+}
+
+#endif /* acdc-law.h */

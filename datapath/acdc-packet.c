@@ -1,0 +1,665 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+
+#include "acdc-packet.h"
+
+/* Ones' complement arithmetic (RFC 1071, RFC 1624). ------------------------ */
+
+static uint32_t
+csum_add_bytes(uint32_t sum, const uint8_t *p, unsigned int n)
+{
+    for (; n > 1; n -= 2, p += 2) {
+        sum += acdc_get16(p);
+    }
+    if (n) {
+        sum += (uint32_t) *p << 8;
+    }
+    return sum;
+}
+
+static uint16_t
+csum_fold(uint32_t sum)
+{
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    return (uint16_t) sum;
+}
+
+/* HC' = ~(~HC + ~m + m'), RFC 1624 equation 3.  'added' and 'removed' are
+ * sums of 16-bit words. */
+static void
+csum_update(uint8_t *field, uint32_t removed, uint32_t added)
+{
+    uint32_t sum = (uint16_t) ~acdc_get16(field);
+
+    sum += (uint16_t) ~csum_fold(removed);
+    sum += csum_fold(added);
+    acdc_put16(field, (uint16_t) ~csum_fold(sum));
+}
+
+/* For a change within the TCP header or payload.  A partial checksum covers
+ * the pseudo header only. */
+static void
+tcp_csum_update(struct acdc_pkt *p, uint32_t removed, uint32_t added)
+{
+    if (!p->csum_partial) {
+        csum_update(acdc_pkt_tcp(p) + 16, removed, added);
+    }
+}
+
+/* For a change of the TCP length in the pseudo header. */
+static void
+tcp_csum_update_len(struct acdc_pkt *p, uint16_t old_len, uint16_t new_len)
+{
+    uint8_t *field = acdc_pkt_tcp(p) + 16;
+
+    if (p->csum_partial) {
+        /* The field is the sum itself, not its complement. */
+        acdc_put16(field, csum_fold(acdc_get16(field)
+                                    + (uint16_t) ~old_len + new_len));
+    } else {
+        csum_update(field, old_len, new_len);
+    }
+}
+
+/* Writes a 16-bit aligned word of the TCP header. */
+static void
+tcp_put16(struct acdc_pkt *p, unsigned int ofs, uint16_t value)
+{
+    uint8_t *field = acdc_pkt_tcp(p) + ofs;
+    uint16_t old = acdc_get16(field);
+
+    acdc_put16(field, value);
+    tcp_csum_update(p, old, value);
+}
+
+/* Writes any byte of the TCP header. */
+static void
+tcp_put8(struct acdc_pkt *p, unsigned int ofs, uint8_t value)
+{
+    unsigned int even = ofs & ~1u;
+    uint16_t word = acdc_get16(acdc_pkt_tcp(p) + even);
+
+    tcp_put16(p, even, (uint16_t) (ofs & 1 ? (word & 0xff00) | value
+                                           : (word & 0xff) | value << 8));
+}
+
+/* Parsing. ----------------------------------------------------------------- */
+
+void
+acdc_pkt_init(struct acdc_pkt *p, uint8_t *data, uint32_t len, uint32_t hlen)
+{
+    memset(p, 0, sizeof *p);
+    p->data = data;
+    p->len = len;
+    p->hlen = hlen;
+}
+
+static bool
+untouched(struct acdc_pkt *p, enum acdc_counter reason)
+{
+    p->ip_version = 0;
+    p->reason = (uint8_t) reason;
+    return false;
+}
+
+/* Finds the IP header behind Ethernet and VLAN tags. */
+static bool
+parse_ethernet(const struct acdc_pkt *p, uint16_t *ofs, uint16_t *type)
+{
+    unsigned int n_vlans;
+
+    *ofs = ACDC_ETH_HLEN;
+    if (p->hlen < ACDC_ETH_HLEN) {
+        return false;
+    }
+    *type = acdc_get16(p->data + 12);
+    for (n_vlans = 0; n_vlans < ACDC_MAX_VLANS; n_vlans++) {
+        if (*type != ACDC_ETHERTYPE_VLAN && *type != ACDC_ETHERTYPE_QINQ) {
+            break;
+        }
+        if (p->hlen < *ofs + (unsigned int) ACDC_VLAN_HLEN) {
+            return false;
+        }
+        *type = acdc_get16(p->data + *ofs + 2);
+        *ofs = (uint16_t) (*ofs + ACDC_VLAN_HLEN);
+    }
+    return true;
+}
+
+/* Sets 'l4_ofs' and '*ip_len'.  Returns the counter that says why not, or
+ * ACDC_N_COUNTERS. */
+static enum acdc_counter
+parse_ip4(struct acdc_pkt *p, uint32_t avail, uint32_t *ip_len)
+{
+    const uint8_t *ip = acdc_pkt_ip(p);
+    unsigned int ihl;
+
+    if (avail < ACDC_IP4_HLEN || ip[0] >> 4 != 4) {
+        return ACDC_C_UNTOUCHED_LENGTH;
+    }
+    ihl = (ip[0] & 0xf) * 4u;
+    *ip_len = acdc_get16(ip + 2);
+    if (ihl < ACDC_IP4_HLEN || ihl > avail || *ip_len < ihl) {
+        return ACDC_C_UNTOUCHED_LENGTH;
+    }
+    if (acdc_get16(ip + 6) & 0x3fff) {
+        return ACDC_C_UNTOUCHED_FRAGMENT;
+    }
+    if (ip[9] != ACDC_IPPROTO_TCP) {
+        return ip[9] == ACDC_IPPROTO_ESP || ip[9] == ACDC_IPPROTO_AH
+               ? ACDC_C_UNTOUCHED_IPSEC : ACDC_C_UNTOUCHED_NOT_TCP;
+    }
+    p->l4_ofs = (uint16_t) (p->l3_ofs + ihl);
+    return ACDC_N_COUNTERS;
+}
+
+static enum acdc_counter
+parse_ip6(struct acdc_pkt *p, uint32_t avail, uint32_t *ip_len)
+{
+    const uint8_t *ip = acdc_pkt_ip(p);
+    uint32_t ofs = ACDC_IP6_HLEN;
+    uint8_t next;
+
+    if (avail < ACDC_IP6_HLEN || ip[0] >> 4 != 6) {
+        return ACDC_C_UNTOUCHED_LENGTH;
+    }
+    *ip_len = ACDC_IP6_HLEN + (uint32_t) acdc_get16(ip + 4);
+    next = ip[6];
+    /* Extension headers in front of TCP (RFC 8200 section 4).  Each takes at
+     * least 8 bytes, so this ends. */
+    while (next != ACDC_IPPROTO_TCP) {
+        switch (next) {
+        case ACDC_IPPROTO_HOPOPTS:
+        case ACDC_IPPROTO_ROUTING:
+        case ACDC_IPPROTO_DSTOPTS:
+            if (avail < ofs + 8) {
+                return ACDC_C_UNTOUCHED_LENGTH;
+            }
+            next = ip[ofs];
+            ofs += 8u + ip[ofs + 1] * 8u;
+            if (ofs > *ip_len || ofs > avail) {
+                return ACDC_C_UNTOUCHED_LENGTH;
+            }
+            break;
+        case ACDC_IPPROTO_FRAGMENT:
+            return ACDC_C_UNTOUCHED_FRAGMENT;
+        case ACDC_IPPROTO_ESP:
+        case ACDC_IPPROTO_AH:
+            return ACDC_C_UNTOUCHED_IPSEC;
+        default:
+            return ACDC_C_UNTOUCHED_NOT_TCP;
+        }
+    }
+    p->l4_ofs = (uint16_t) (p->l3_ofs + ofs);
+    return ACDC_N_COUNTERS;
+}
+
+static void
+parse_our_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len)
+{
+    if (len == ACDC_OPT_CAP_LEN && !p->cap_ofs) {
+        p->cap_ofs = (uint8_t) ofs;
+        p->opt_flags |= ACDC_O_CAPABILITY;
+    } else if (len == ACDC_OPT_FB_LEN && !p->fb_ofs) {
+        p->fb_ofs = (uint8_t) ofs;
+        p->opt_flags |= ACDC_O_FEEDBACK;
+    } else {
+        p->opt_flags |= ACDC_O_OTHER;
+    }
+}
+
+/* Walks the TCP options.  Returns as parse_ip4(). */
+static enum acdc_counter
+parse_options(struct acdc_pkt *p, uint16_t exid)
+{
+    const uint8_t *tcp = acdc_pkt_tcp(p);
+    unsigned int ofs = ACDC_TCP_HLEN;
+
+    while (ofs < p->tcp_hlen) {
+        uint8_t kind = tcp[ofs];
+        uint8_t len;
+
+        if (kind == ACDC_TCPOPT_EOL) {
+            break;
+        }
+        if (kind == ACDC_TCPOPT_NOP) {
+            ofs++;
+            continue;
+        }
+        if (ofs + 2 > p->tcp_hlen) {
+            return ACDC_C_UNTOUCHED_OPTIONS;
+        }
+        len = tcp[ofs + 1];
+        if (len < 2 || ofs + len > p->tcp_hlen) {
+            return ACDC_C_UNTOUCHED_OPTIONS;
+        }
+        switch (kind) {
+        case ACDC_TCPOPT_MSS:
+            if (len != 4) {
+                return ACDC_C_UNTOUCHED_OPTIONS;
+            }
+            p->mss = acdc_get16(tcp + ofs + 2);
+            p->opt_flags |= ACDC_O_MSS;
+            break;
+        case ACDC_TCPOPT_WSCALE:
+            if (len != 3) {
+                return ACDC_C_UNTOUCHED_OPTIONS;
+            }
+            p->wscale = tcp[ofs + 2];
+            p->ws_ofs = (uint8_t) (ofs + 2);
+            p->opt_flags |= ACDC_O_WSCALE;
+            break;
+        case ACDC_TCPOPT_SACK_OK:
+            if (len != 2) {
+                return ACDC_C_UNTOUCHED_OPTIONS;
+            }
+            p->opt_flags |= ACDC_O_SACK_OK;
+            break;
+        case ACDC_TCPOPT_SACK:
+            if ((len - 2) % 8) {
+                return ACDC_C_UNTOUCHED_OPTIONS;
+            }
+            p->sack_ofs = (uint8_t) ofs;
+            p->opt_flags |= ACDC_O_SACK;
+            break;
+        case ACDC_TCPOPT_TIMESTAMP:
+            if (len != ACDC_TCPOPT_TIMESTAMP_LEN) {
+                return ACDC_C_UNTOUCHED_OPTIONS;
+            }
+            p->ts_ofs = (uint8_t) ofs;
+            p->opt_flags |= ACDC_O_TIMESTAMP;
+            break;
+        case ACDC_TCPOPT_MD5:
+        case ACDC_TCPOPT_AO:
+            return ACDC_C_UNTOUCHED_SIGNED;
+        case ACDC_OPT_KIND:
+            if (len >= ACDC_OPT_BODY_OFS
+                && acdc_get16(tcp + ofs + ACDC_OPT_EXID_OFS) == exid) {
+                parse_our_option(p, ofs, len);
+            }
+            break;
+        default:
+            break;
+        }
+        ofs += len;
+    }
+    return ACDC_N_COUNTERS;
+}
+
+bool
+acdc_pkt_parse(struct acdc_pkt *p, uint16_t exid)
+{
+    enum acdc_counter why;
+    const uint8_t *tcp;
+    uint32_t ip_len;
+    uint32_t avail;
+    uint16_t type = p->ethertype;
+
+    p->ip_version = 0;
+    p->opt_flags = 0;
+    p->fb_ofs = p->cap_ofs = p->sack_ofs = p->ws_ofs = p->ts_ofs = 0;
+    p->mss = 0;
+    p->wscale = 0;
+
+    if (!type && !parse_ethernet(p, &p->l3_ofs, &type)) {
+        return untouched(p, ACDC_C_UNTOUCHED_LENGTH);
+    }
+    if (type != ACDC_ETHERTYPE_IP4 && type != ACDC_ETHERTYPE_IP6) {
+        return untouched(p, ACDC_C_UNTOUCHED_NOT_TCP);
+    }
+    if (p->hlen <= p->l3_ofs) {
+        return untouched(p, ACDC_C_UNTOUCHED_LENGTH);
+    }
+    avail = p->hlen - p->l3_ofs;
+    why = type == ACDC_ETHERTYPE_IP4 ? parse_ip4(p, avail, &ip_len)
+                                     : parse_ip6(p, avail, &ip_len);
+    if (why != ACDC_N_COUNTERS) {
+        return untouched(p, why);
+    }
+    /* A frame may be longer than its IP packet (Ethernet padding), not
+     * shorter. */
+    if (ip_len > p->len - p->l3_ofs
+        || ip_len < (uint32_t) (p->l4_ofs - p->l3_ofs) + ACDC_TCP_HLEN
+        || p->hlen < (uint32_t) p->l4_ofs + ACDC_TCP_HLEN) {
+        return untouched(p, ACDC_C_UNTOUCHED_LENGTH);
+    }
+    tcp = acdc_pkt_tcp(p);
+    p->tcp_hlen = (uint8_t) ((tcp[12] >> 4) * 4);
+    if (p->tcp_hlen < ACDC_TCP_HLEN
+        || p->l4_ofs - p->l3_ofs + (uint32_t) p->tcp_hlen > ip_len
+        || p->hlen < (uint32_t) p->l4_ofs + p->tcp_hlen) {
+        return untouched(p, ACDC_C_UNTOUCHED_LENGTH);
+    }
+    p->payload = ip_len - (p->l4_ofs - p->l3_ofs) - p->tcp_hlen;
+    p->tcp_flags = tcp[13];
+    p->sport = acdc_get16(tcp);
+    p->dport = acdc_get16(tcp + 2);
+    p->seq = acdc_get32(tcp + 4);
+    p->ack = acdc_get32(tcp + 8);
+
+    /* Of SYN, FIN and RST at most one makes sense, and one of SYN, ACK and
+     * RST is on every segment of a connection (RFC 9293 section 3.10.7). */
+    switch (p->tcp_flags & (ACDC_TCP_SYN | ACDC_TCP_FIN | ACDC_TCP_RST)) {
+    case ACDC_TCP_SYN:
+    case ACDC_TCP_RST:
+        break;
+    case 0:
+    case ACDC_TCP_FIN:
+        if (p->tcp_flags & ACDC_TCP_ACK) {
+            break;
+        }
+        return untouched(p, ACDC_C_UNTOUCHED_FLAGS);
+    default:
+        return untouched(p, ACDC_C_UNTOUCHED_FLAGS);
+    }
+
+    p->ip_version = type == ACDC_ETHERTYPE_IP4 ? 4 : 6;
+    if (p->tcp_hlen > ACDC_TCP_HLEN) {
+        why = parse_options(p, exid);
+        if (why != ACDC_N_COUNTERS) {
+            return untouched(p, why);
+        }
+    }
+    return true;
+}
+
+uint32_t
+acdc_pkt_sack_edge(const struct acdc_pkt *p, uint32_t una, uint32_t nxt)
+{
+    const uint8_t *opt = acdc_pkt_tcp(p) + p->sack_ofs;
+    uint32_t edge = una;
+    unsigned int i;
+
+    if (!(p->opt_flags & ACDC_O_SACK)) {
+        return una;
+    }
+    for (i = 2; i + 8 <= opt[1]; i += 8) {
+        uint32_t right = acdc_get32(opt + i + 4);
+
+        if ((int32_t) (right - edge) > 0 && (int32_t) (nxt - right) >= 0) {
+            edge = right;
+        }
+    }
+    return edge;
+}
+
+/* Editing. ----------------------------------------------------------------- */
+
+bool
+acdc_pkt_make_writable(struct acdc_pkt *p)
+{
+    if (p->writable == ACDC_W_UNKNOWN) {
+        p->writable = acdc_host_writable(p) ? ACDC_W_YES : ACDC_W_NO;
+    }
+    p->edited |= p->writable == ACDC_W_YES;
+    return p->writable == ACDC_W_YES;
+}
+
+void
+acdc_pkt_set_ecn(struct acdc_pkt *p, uint8_t codepoint)
+{
+    uint8_t *ip = acdc_pkt_ip(p);
+
+    if (p->ip_version == 4) {
+        uint16_t old = acdc_get16(ip);
+
+        ip[1] = (uint8_t) ((ip[1] & ~ACDC_ECN_MASK) | codepoint);
+        csum_update(ip + 10, old, acdc_get16(ip));
+    } else {
+        /* IPv6 has no header checksum, and TCP's pseudo header no traffic
+         * class (RFC 8200 section 8.1). */
+        ip[1] = (uint8_t) ((ip[1] & ~(ACDC_ECN_MASK << 4)) | codepoint << 4);
+    }
+}
+
+void
+acdc_pkt_set_reserved(struct acdc_pkt *p, uint8_t bits)
+{
+    tcp_put8(p, 12, (uint8_t) ((acdc_pkt_tcp(p)[12] & ~ACDC_RES_MASK) | bits));
+}
+
+void
+acdc_pkt_set_window(struct acdc_pkt *p, uint16_t window)
+{
+    tcp_put16(p, 14, window);
+}
+
+void
+acdc_pkt_set_wscale(struct acdc_pkt *p, uint8_t wscale)
+{
+    tcp_put8(p, p->ws_ofs, wscale);
+    p->wscale = wscale;
+}
+
+/* Sets the length fields of IP for a packet whose TCP header grew by 'delta'
+ * bytes, and with them both checksums. */
+static void
+adjust_lengths(struct acdc_pkt *p, int delta)
+{
+    uint8_t *ip = acdc_pkt_ip(p);
+    uint8_t *field = p->ip_version == 4 ? ip + 2 : ip + 4;
+    uint16_t old = acdc_get16(field);
+    uint16_t new = (uint16_t) (old + delta);
+    uint16_t tcp_len = (uint16_t) (p->tcp_hlen + p->payload);
+
+    acdc_put16(field, new);
+    if (p->ip_version == 4) {
+        csum_update(ip + 10, old, new);
+    }
+    tcp_csum_update_len(p, tcp_len, (uint16_t) (tcp_len + delta));
+    p->tcp_hlen = (uint8_t) (p->tcp_hlen + delta);
+    tcp_put8(p, 12, (uint8_t) ((acdc_pkt_tcp(p)[12] & 0x0f)
+                               | p->tcp_hlen / 4 << 4));
+}
+
+/* Moves the recorded places of options at or behind 'ofs'. */
+static void
+shift_option_places(struct acdc_pkt *p, unsigned int ofs, int delta)
+{
+    uint8_t *places[] = { &p->fb_ofs, &p->cap_ofs, &p->sack_ofs, &p->ws_ofs,
+                          &p->ts_ofs };
+    unsigned int i;
+
+    for (i = 0; i < sizeof places / sizeof places[0]; i++) {
+        if (*places[i] >= ofs) {
+            *places[i] = (uint8_t) (*places[i] + delta);
+        }
+    }
+}
+
+static bool
+insert_option(struct acdc_pkt *p, const uint8_t *opt, unsigned int len)
+{
+    unsigned int front = p->l4_ofs + (unsigned int) ACDC_TCP_HLEN;
+    uint8_t *data;
+
+    if (acdc_pkt_room(p) < len || acdc_pkt_ip_len(p) + len > 0xffff) {
+        return false;
+    }
+    data = acdc_host_push(p, len);
+    if (!data) {
+        return false;
+    }
+    memmove(data, data + len, front);
+    memcpy(data + front, opt, len);
+    tcp_csum_update(p, 0, csum_add_bytes(0, opt, len));
+    adjust_lengths(p, (int) len);
+    shift_option_places(p, ACDC_TCP_HLEN, (int) len);
+    return true;
+}
+
+static void
+put_option(uint8_t *opt, uint8_t len, uint16_t exid)
+{
+    opt[0] = ACDC_OPT_KIND;
+    opt[1] = len;
+    acdc_put16(opt + ACDC_OPT_EXID_OFS, exid);
+}
+
+static void
+put_feedback(uint8_t *opt, uint16_t exid, uint32_t ce, uint32_t total)
+{
+    put_option(opt, ACDC_OPT_FB_LEN, exid);
+    acdc_put32(opt + ACDC_OPT_BODY_OFS, ce);
+    acdc_put32(opt + ACDC_OPT_BODY_OFS + 4, total);
+}
+
+bool
+acdc_pkt_add_capability(struct acdc_pkt *p, uint16_t exid, uint8_t flags)
+{
+    uint8_t opt[ACDC_OPT_CAP_LEN] = { 0 };
+
+    put_option(opt, ACDC_OPT_CAP_LEN, exid);
+    opt[ACDC_OPT_BODY_OFS] = ACDC_OPT_VERSION;
+    opt[ACDC_OPT_BODY_OFS + 1] = flags;
+    return insert_option(p, opt, sizeof opt);
+}
+
+bool
+acdc_pkt_add_feedback(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
+                      uint32_t total)
+{
+    uint8_t opt[ACDC_OPT_FB_LEN];
+
+    put_feedback(opt, exid, ce, total);
+    return insert_option(p, opt, sizeof opt);
+}
+
+void
+acdc_pkt_get_feedback(const struct acdc_pkt *p, uint32_t *ce, uint32_t *total)
+{
+    const uint8_t *opt = acdc_pkt_tcp(p) + p->fb_ofs;
+
+    *ce = acdc_get32(opt + ACDC_OPT_BODY_OFS);
+    *total = acdc_get32(opt + ACDC_OPT_BODY_OFS + 4);
+}
+
+/* Removes the option of 'len' bytes at 'ofs' of the TCP header, both multiples
+ * of 4. */
+static bool
+cut_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len)
+{
+    unsigned int front = p->l4_ofs + ofs;
+    uint32_t sum = csum_add_bytes(0, acdc_pkt_tcp(p) + ofs, len);
+    uint8_t *old = p->data;
+
+    memmove(old + len, old, front);
+    if (!acdc_host_pull(p, len)) {
+        /* Cannot be undone from a copy, the option is gone: rebuild it as
+         * NOPs in its place. */
+        memmove(old, old + len, front);
+        memset(old + front, ACDC_TCPOPT_NOP, len);
+        tcp_csum_update(p, sum, csum_add_bytes(0, old + front, len));
+        return true;
+    }
+    tcp_csum_update(p, sum, 0);
+    adjust_lengths(p, -(int) len);
+    shift_option_places(p, ofs, -(int) len);
+    return true;
+}
+
+static void
+blank_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len)
+{
+    for (; len; ofs++, len--) {
+        tcp_put8(p, ofs, ACDC_TCPOPT_NOP);
+    }
+}
+
+bool
+acdc_pkt_strip(struct acdc_pkt *p, uint16_t exid)
+{
+    unsigned int ofs = ACDC_TCP_HLEN;
+
+    if (!(p->opt_flags & (ACDC_O_CAPABILITY | ACDC_O_FEEDBACK
+                          | ACDC_O_OTHER))) {
+        return true;
+    }
+    if (!acdc_pkt_make_writable(p)) {
+        return false;
+    }
+    /* The options were found well-formed by acdc_pkt_parse(). */
+    while (ofs < p->tcp_hlen) {
+        const uint8_t *opt = acdc_pkt_tcp(p) + ofs;
+        unsigned int len;
+
+        if (opt[0] == ACDC_TCPOPT_EOL) {
+            break;
+        }
+        if (opt[0] == ACDC_TCPOPT_NOP) {
+            ofs++;
+            continue;
+        }
+        len = opt[1];
+        if (opt[0] == ACDC_OPT_KIND && len >= ACDC_OPT_BODY_OFS
+            && acdc_get16(opt + ACDC_OPT_EXID_OFS) == exid) {
+            if (ofs % 4 == 0 && len % 4 == 0) {
+                cut_option(p, ofs, len);
+                continue;
+            }
+            blank_option(p, ofs, len);
+        }
+        ofs += len;
+    }
+    p->opt_flags &= (uint8_t) ~(ACDC_O_CAPABILITY | ACDC_O_FEEDBACK
+                                | ACDC_O_OTHER);
+    p->fb_ofs = p->cap_ofs = 0;
+    return true;
+}
+
+bool
+acdc_pkt_send_fack(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
+                   uint32_t total, uint8_t ecn, uint8_t reserved)
+{
+    bool ts = p->opt_flags & ACDC_O_TIMESTAMP;
+    unsigned int hlen = ACDC_TCP_HLEN + ACDC_OPT_FB_LEN
+                        + (ts ? 2u + ACDC_TCPOPT_TIMESTAMP_LEN : 0u);
+    unsigned int front = p->l4_ofs + (unsigned int) ACDC_TCP_HLEN;
+    struct acdc_pkt fack;
+    uint8_t *tcp, *ip;
+    uint32_t sum;
+
+    acdc_pkt_init(&fack, NULL, p->l4_ofs + hlen, p->l4_ofs + hlen);
+    fack.data = acdc_host_inject(p, fack.len);
+    if (!fack.data) {
+        return false;
+    }
+    memcpy(fack.data, p->data, front);
+    fack.ip_version = p->ip_version;
+    fack.l3_ofs = p->l3_ofs;
+    fack.l4_ofs = p->l4_ofs;
+    fack.tcp_hlen = (uint8_t) hlen;
+
+    tcp = acdc_pkt_tcp(&fack);
+    put_feedback(tcp + ACDC_TCP_HLEN, exid, ce, total);
+    if (ts) {
+        uint8_t *opt = tcp + ACDC_TCP_HLEN + ACDC_OPT_FB_LEN;
+
+        opt[0] = opt[1] = ACDC_TCPOPT_NOP;
+        memcpy(opt + 2, acdc_pkt_tcp(p) + p->ts_ofs,
+               ACDC_TCPOPT_TIMESTAMP_LEN);
+    }
+    tcp[12] = (uint8_t) ((tcp[12] & ~(0xf0 | ACDC_RES_MASK))
+                         | hlen / 4 << 4 | ACDC_RES_FACK | reserved);
+    tcp[13] = ACDC_TCP_ACK;
+    acdc_put16(tcp + 18, 0);        /* Urgent pointer. */
+
+    ip = acdc_pkt_ip(&fack);
+    if (fack.ip_version == 4) {
+        acdc_put16(ip + 2, (uint16_t) (fack.len - fack.l3_ofs));
+        acdc_put16(ip + 10, 0);
+        acdc_put16(ip + 10, (uint16_t) ~csum_fold(
+                       csum_add_bytes(0, ip, fack.l4_ofs - fack.l3_ofs)));
+        sum = csum_add_bytes(0, ip + 12, 8);
+    } else {
+        acdc_put16(ip + 4, (uint16_t) (fack.len - fack.l3_ofs
+                                       - ACDC_IP6_HLEN));
+        sum = csum_add_bytes(0, ip + 8, 32);
+    }
+    acdc_pkt_set_ecn(&fack, ecn);
+    sum += ACDC_IPPROTO_TCP + hlen;
+    acdc_put16(tcp + 16, 0);
+    acdc_put16(tcp + 16, (uint16_t) ~csum_fold(csum_add_bytes(sum, tcp,
+                                                              hlen)));
+    return true;
+}

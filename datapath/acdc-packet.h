@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+
+/* Reading and editing one packet.  Every edit keeps IP and TCP checksums as
+ * right, or as wrong, as they were (RFC 1624), and never touches payload. */
+
+#ifndef ACDC_PACKET_H
+#define ACDC_PACKET_H 1
+
+#include "acdc.h"
+
+/* acdc_pkt.opt_flags: what acdc_pkt_parse() found among the TCP options. */
+enum {
+    ACDC_O_MSS = 1 << 0,
+    ACDC_O_WSCALE = 1 << 1,
+    ACDC_O_SACK_OK = 1 << 2,
+    ACDC_O_SACK = 1 << 3,
+    ACDC_O_TIMESTAMP = 1 << 4,
+    ACDC_O_CAPABILITY = 1 << 5,     /* A whole, first one of ours. */
+    ACDC_O_FEEDBACK = 1 << 6,       /* Likewise. */
+    ACDC_O_OTHER = 1 << 7,          /* Our ExID, but repeated or malformed. */
+};
+
+/* acdc_pkt.writable. */
+enum { ACDC_W_UNKNOWN, ACDC_W_YES, ACDC_W_NO };
+
+static inline uint8_t *acdc_pkt_ip(const struct acdc_pkt *p)
+{
+    return p->data + p->l3_ofs;
+}
+
+static inline uint8_t *acdc_pkt_tcp(const struct acdc_pkt *p)
+{
+    return p->data + p->l4_ofs;
+}
+
+static inline uint16_t acdc_pkt_window(const struct acdc_pkt *p)
+{
+    return acdc_get16(acdc_pkt_tcp(p) + 14);
+}
+
+static inline uint8_t acdc_pkt_reserved(const struct acdc_pkt *p)
+{
+    return acdc_pkt_tcp(p)[12] & ACDC_RES_MASK;
+}
+
+static inline uint8_t acdc_pkt_ecn(const struct acdc_pkt *p)
+{
+    const uint8_t *ip = acdc_pkt_ip(p);
+
+    return p->ip_version == 4 ? ip[1] & ACDC_ECN_MASK
+                              : (ip[1] >> 4) & ACDC_ECN_MASK;
+}
+
+/* Bytes of the IP packet, as in its header. */
+static inline uint32_t acdc_pkt_ip_len(const struct acdc_pkt *p)
+{
+    return p->l4_ofs - p->l3_ofs + p->tcp_hlen + p->payload;
+}
+
+/* Fills in the engine's fields of '*p'.  True if the engine understands the
+ * packet as TCP and may edit it; else sets 'ip_version' to 0 and 'reason' to
+ * the counter (enum acdc_counter) that says why not.  'exid' selects the
+ * options that are ours. */
+bool acdc_pkt_parse(struct acdc_pkt *p, uint16_t exid);
+
+/* Makes headers private.  To be called before any of the edits below; false
+ * without memory. */
+bool acdc_pkt_make_writable(struct acdc_pkt *p);
+
+void acdc_pkt_set_ecn(struct acdc_pkt *p, uint8_t codepoint);
+void acdc_pkt_set_reserved(struct acdc_pkt *p, uint8_t bits);
+void acdc_pkt_set_window(struct acdc_pkt *p, uint16_t window);
+/* The window scale option's shift; only with ACDC_O_WSCALE. */
+void acdc_pkt_set_wscale(struct acdc_pkt *p, uint8_t wscale);
+
+/* Inserts a capability or feedback option as the first TCP option, where a
+ * reader finds it at a fixed place and no end-of-list option can hide it.
+ * Needs 'acdc_pkt_room(p) >= LEN'.  False without memory. */
+static inline unsigned int acdc_pkt_room(const struct acdc_pkt *p)
+{
+    return ACDC_TCP_HLEN_MAX - p->tcp_hlen;
+}
+bool acdc_pkt_add_capability(struct acdc_pkt *p, uint16_t exid,
+                             uint8_t flags);
+bool acdc_pkt_add_feedback(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
+                           uint32_t total);
+
+void acdc_pkt_get_feedback(const struct acdc_pkt *p, uint32_t *ce,
+                           uint32_t *total);
+
+/* Removes every option with our ExID: by shrinking the header where option
+ * and place are aligned, else by NOPs.  False if one remains for want of
+ * memory. */
+bool acdc_pkt_strip(struct acdc_pkt *p, uint16_t exid);
+
+/* Highest right edge in the SACK option that lies in (una, nxt], or 'una'. */
+uint32_t acdc_pkt_sack_edge(const struct acdc_pkt *p, uint32_t una,
+                            uint32_t nxt);
+
+/* Sends, before 'p', a FACK: the headers of 'p', without payload, with the
+ * feedback option and the timestamps of 'p'.  'reserved': the bits beside
+ * ACDC_RES_FACK.  False without memory. */
+bool acdc_pkt_send_fack(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
+                        uint32_t total, uint8_t ecn, uint8_t reserved);
+
+#endif /* acdc-packet.h */

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+
+/* Tenants, their policies, and the ports bound to them.  All but
+ * acdc_policy_match() runs on the configuration thread. */
+
+#include "acdc-private.h"
+
+#ifdef __KERNEL__
+#include <linux/errno.h>
+#else
+#include <errno.h>
+#endif
+
+const struct acdc_params acdc_params_default = {
+    .beta = ACDC_FIX_ONE,
+    .gain = ACDC_FIX_ONE / 16,
+    .initial_window = 10,
+    .algorithm = ACDC_ALG_DCTCP,
+    .fallback = ACDC_ALG_NONE,
+    .mode = ACDC_MODE_ENFORCE,
+    .enabled = true,
+    .ecn_syn = true,
+};
+
+/* 'rcu' is the first member wherever this is used. */
+static void
+free_host_memory(struct acdc_rcu *rcu)
+{
+    acdc_host_free(rcu);
+}
+
+static void
+defer_free(struct acdc_rcu *rcu)
+{
+    rcu->free = free_host_memory;
+    acdc_host_defer(rcu);
+}
+
+/* The engine. -------------------------------------------------------------- */
+
+static void
+set_config(struct acdc *a, const struct acdc_config *c)
+{
+    uint32_t max = c->max_flows < ACDC_FLOWS_MAX ? c->max_flows
+                                                 : ACDC_FLOWS_MAX;
+    /* In milliseconds below 2^31, as their differences are signed. */
+    uint32_t idle = c->idle_timeout < 2000000 ? c->idle_timeout : 2000000;
+
+    acdc_a32_set(&a->max_flows, max ? max : 1);
+    acdc_a32_set(&a->idle_timeout_ms, (idle ? idle : 1) * 1000);
+    acdc_a32_set(&a->exid, c->exid);
+}
+
+struct acdc *
+acdc_create(const struct acdc_config *cfg)
+{
+    static const struct acdc_config def = {
+        .max_flows = ACDC_MAX_FLOWS_DEFAULT,
+        .idle_timeout = ACDC_IDLE_TIMEOUT_DEFAULT,
+        .exid = ACDC_OPT_EXID,
+    };
+    struct acdc *a = acdc_host_alloc(sizeof *a, false);
+
+    if (a) {
+        acdc_lock_init(&a->lock);
+        a->seed = acdc_host_seed();
+        set_config(a, cfg ? cfg : &def);
+    }
+    return a;
+}
+
+void
+acdc_config_get(const struct acdc *a, struct acdc_config *c)
+{
+    c->max_flows = acdc_a32_read(&a->max_flows);
+    c->idle_timeout = acdc_a32_read(&a->idle_timeout_ms) / 1000;
+    c->exid = (uint16_t) acdc_a32_read(&a->exid);
+}
+
+int
+acdc_config_set(struct acdc *a, const struct acdc_config *c)
+{
+    struct acdc_config old;
+    int error = 0;
+
+    acdc_config_get(a, &old);
+    set_config(a, c);
+    if (a->table) {
+        error = acdc_table_ensure(a);
+        if (error) {
+            set_config(a, &old);
+        }
+    }
+    return error;
+}
+
+void
+acdc_destroy(struct acdc *a)
+{
+    if (!a) {
+        return;
+    }
+    while (a->tenants) {
+        acdc_tenant_del(a, a->tenants->name);
+    }
+    if (a->table) {
+        defer_free(&a->table->rcu);
+    }
+    acdc_host_free(a);
+}
+
+/* Tenants. ----------------------------------------------------------------- */
+
+static struct acdc_tenant *
+find_tenant(const struct acdc *a, const char *name)
+{
+    struct acdc_tenant *t;
+
+    for (t = acdc_ptr_load(&a->tenants); t; t = acdc_ptr_load(&t->next)) {
+        if (!strcmp(t->name, name)) {
+            return t;
+        }
+    }
+    return NULL;
+}
+
+static bool
+params_ok(const struct acdc_params *p)
+{
+    return p->beta <= ACDC_FIX_ONE && p->gain && p->gain <= ACDC_FIX_ONE
+           && p->initial_window && p->algorithm < ACDC_N_ALGS
+           && p->fallback < ACDC_ALG_DCTCP && p->mode < ACDC_N_MODES;
+}
+
+static struct acdc_policy *
+make_policy(struct acdc *a, const struct acdc_tenant_config *tc, int *error)
+{
+    struct acdc_policy *policy;
+    uint32_t i, j;
+
+    *error = EINVAL;
+    if (tc->n_rules > ACDC_RULES_MAX || !params_ok(&tc->params)) {
+        return NULL;
+    }
+    for (i = 0; i < tc->n_rules; i++) {
+        if (!params_ok(&tc->rules[i].params)
+            || tc->rules[i].match.remote_plen > 128) {
+            return NULL;
+        }
+    }
+    *error = ENOMEM;
+    policy = acdc_host_alloc(sizeof *policy
+                             + tc->n_rules * sizeof policy->rules[0], false);
+    if (!policy) {
+        return NULL;
+    }
+    *error = 0;
+    policy->gen = ++a->gen ? a->gen : ++a->gen;
+    policy->params = tc->params;
+    policy->max_half_open = tc->max_half_open ? tc->max_half_open
+                                              : ACDC_HALF_OPEN_DEFAULT;
+    policy->n_rules = tc->n_rules;
+    /* Insertion sort, stable: among equals the order given decides. */
+    for (i = 0; i < tc->n_rules; i++) {
+        for (j = i; j > 0 && policy->rules[j - 1].priority
+                             < tc->rules[i].priority; j--) {
+            policy->rules[j] = policy->rules[j - 1];
+        }
+        policy->rules[j] = tc->rules[i];
+    }
+    return policy;
+}
+
+int
+acdc_tenant_set(struct acdc *a, const struct acdc_tenant_config *tc)
+{
+    struct acdc_policy *policy, *old;
+    struct acdc_tenant *t;
+    int error;
+
+    if (!tc->name[0] || !memchr(tc->name, '\0', sizeof tc->name)) {
+        return EINVAL;
+    }
+    policy = make_policy(a, tc, &error);
+    if (!policy) {
+        return error;
+    }
+    t = find_tenant(a, tc->name);
+    if (t) {
+        old = t->policy;
+        acdc_ptr_store(&t->policy, policy);
+        defer_free(&old->rcu);
+        return 0;
+    }
+
+    t = acdc_host_alloc(sizeof *t, false);
+    if (t) {
+        t->slots = acdc_host_alloc(ACDC_N_SLOTS * sizeof *t->slots, false);
+    }
+    if (!t || !t->slots) {
+        acdc_host_free(t);
+        acdc_host_free(policy);
+        return ENOMEM;
+    }
+    memcpy(t->name, tc->name, strlen(tc->name) + 1);
+    t->acdc = a;
+    t->policy = policy;
+    t->next = a->tenants;
+    acdc_ptr_store(&a->tenants, t);
+    return 0;
+}
+
+static void
+free_tenant(struct acdc_rcu *rcu)
+{
+    struct acdc_tenant *t = (struct acdc_tenant *) rcu;
+
+    acdc_host_free(t->policy);
+    acdc_host_free(t->slots);
+    acdc_host_free(t);
+}
+
+static void
+unbind(struct acdc *a, struct acdc_port **link)
+{
+    struct acdc_port *port = *link;
+
+    /* From here on acdc_flow_create() makes no flow for the port. */
+    acdc_lock(&a->lock);
+    acdc_ptr_store(&port->tenant, NULL);
+    acdc_unlock(&a->lock);
+
+    acdc_ptr_store(link, port->next);
+    acdc_flush(a, NULL, &port->port_no);
+    acdc_count_add(&port->owner->n_ports, -1);
+    defer_free(&port->rcu);
+}
+
+int
+acdc_tenant_del(struct acdc *a, const char *name)
+{
+    struct acdc_tenant *t = find_tenant(a, name);
+    struct acdc_tenant **tp;
+    struct acdc_port **pp;
+
+    if (!t) {
+        return ENOENT;
+    }
+    for (pp = &a->ports; *pp; ) {
+        if ((*pp)->owner == t) {
+            unbind(a, pp);
+        } else {
+            pp = &(*pp)->next;
+        }
+    }
+    for (tp = &a->tenants; *tp != t; tp = &(*tp)->next) {
+        continue;
+    }
+    acdc_ptr_store(tp, t->next);
+    t->rcu.free = free_tenant;
+    acdc_host_defer(&t->rcu);
+    return 0;
+}
+
+/* Ports. ------------------------------------------------------------------- */
+
+static struct acdc_port **
+find_port(struct acdc *a, uint32_t port_no)
+{
+    struct acdc_port **pp;
+
+    for (pp = &a->ports; *pp; pp = &(*pp)->next) {
+        if ((*pp)->port_no == port_no) {
+            return pp;
+        }
+    }
+    return NULL;
+}
+
+struct acdc_port *
+acdc_port_bind(struct acdc *a, uint32_t port_no, const char *port_name,
+               const char *tenant, uint32_t mtu)
+{
+    struct acdc_tenant *t = find_tenant(a, tenant);
+    struct acdc_port **pp = find_port(a, port_no);
+    size_t len = strlen(port_name);
+    struct acdc_port *port;
+
+    if (!t) {
+        return NULL;
+    }
+    if (pp && (*pp)->owner == t && !strncmp((*pp)->name, port_name,
+                                            ACDC_NAME_LEN - 1)) {
+        acdc_a32_set(&(*pp)->mtu, mtu);
+        return *pp;
+    }
+    port = acdc_host_alloc(sizeof *port, false);
+    if (!port || acdc_table_ensure(a)) {
+        acdc_host_free(port);
+        return NULL;
+    }
+    if (pp) {
+        unbind(a, pp);
+    }
+    port->owner = port->tenant = t;
+    port->port_no = port_no;
+    port->hash = ++a->port_seq;
+    acdc_a32_set(&port->mtu, mtu);
+    memcpy(port->name, port_name,
+           len < ACDC_NAME_LEN ? len : ACDC_NAME_LEN - 1);
+    acdc_count_add(&t->n_ports, 1);
+    port->next = a->ports;
+    acdc_ptr_store(&a->ports, port);
+    return port;
+}
+
+int
+acdc_port_unbind(struct acdc *a, uint32_t port_no)
+{
+    struct acdc_port **pp = find_port(a, port_no);
+
+    if (!pp) {
+        return ENOENT;
+    }
+    unbind(a, pp);
+    return 0;
+}
+
+/* Rules. ------------------------------------------------------------------- */
+
+static bool
+prefix_matches(const uint8_t *addr, const uint8_t *prefix, unsigned int plen)
+{
+    unsigned int bytes = plen / 8;
+    unsigned int bits = plen % 8;
+
+    return !memcmp(addr, prefix, bytes)
+           && (!bits || !((addr[bytes] ^ prefix[bytes]) >> (8 - bits)));
+}
+
+int
+acdc_policy_match(const struct acdc_policy *policy, const struct acdc_flow *f)
+{
+    uint8_t local[16], remote[16];
+    uint32_t i;
+
+    if (!policy->n_rules) {
+        return -1;
+    }
+    acdc_flow_address(f, local, remote);
+    for (i = 0; i < policy->n_rules; i++) {
+        const struct acdc_match *m = &policy->rules[i].match;
+
+        if (f->rport >= m->remote_port_min && f->rport <= m->remote_port_max
+            && f->lport >= m->local_port_min && f->lport <= m->local_port_max
+            && (!m->remote_set
+                || prefix_matches(remote, m->remote, m->remote_plen))) {
+            return (int) i;
+        }
+    }
+    return -1;
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+
+/* The engine's own structures.  Not for datapaths. */
+
+#ifndef ACDC_PRIVATE_H
+#define ACDC_PRIVATE_H 1
+
+#include "acdc.h"
+#include "acdc-law.h"
+#include "acdc-packet.h"
+
+/* Timers and thresholds. */
+enum {
+    ACDC_HALF_OPEN_MS = 60 * 1000,  /* Life of a handshake: covers the usual
+                                     * retransmissions of SYN. */
+    ACDC_LINGER_MS = 10 * 1000,     /* Life after FIN/FIN or RST, for what is
+                                     * still on its way. */
+    ACDC_IDLE_EVICT_MS = 60 * 1000, /* An established flow this idle goes when
+                                     * the table is full. */
+    ACDC_RTO_MIN_MS = 10,           /* The least RTO tuned for datacenters. */
+    ACDC_DUPTHRESH = 3,             /* RFC 5681. */
+    ACDC_SYN_PLAIN_FROM = 3,        /* From this transmission on a SYN goes
+                                     * without option and ECT: something on
+                                     * the path may not like them. */
+    ACDC_FEEDBACK_RESYNC = 4,       /* Impossible reports in a row after which
+                                     * counting starts anew: the network may
+                                     * have duplicated packets. */
+    ACDC_EVICT_SCAN = 256,          /* Flows looked at to make room for one. */
+    ACDC_SYNS_MAX = 15,         /* Counters that stop there. */
+    ACDC_DUPACKS_MAX = 127,
+    ACDC_RTT_BUCKETS = 192,         /* 8 an octave, from 1 us. */
+};
+
+/* acdc_flow.flags. */
+enum {
+    ACDC_F_V6 = 1 << 0,
+    ACDC_F_DEAD = 1 << 1,           /* Unlinked: touch nothing but the lock. */
+    ACDC_F_OFFERED = 1 << 2,        /* We sent the capability. */
+    ACDC_F_PEER = 1 << 3,           /* The other end sent it. */
+    ACDC_F_CAPABLE = 1 << 4,        /* Both, and feedback comes. */
+    ACDC_F_WSCALE_GUEST = 1 << 5,   /* Option on the guest's SYN. */
+    ACDC_F_WSCALE_PEER = 1 << 6,    /* Option on the peer's SYN. */
+    ACDC_F_SACK_GUEST = 1 << 7,
+    ACDC_F_SACK_PEER = 1 << 8,
+    ACDC_F_ECN_SYN = 1 << 9,        /* ECN-setup SYN, RFC 3168. */
+    ACDC_F_GUEST_ECN = 1 << 10,     /* And ECN-setup SYN-ACK. */
+    ACDC_F_RTT_PENDING = 1 << 11,   /* rtt_seq and rtt_us are valid. */
+    ACDC_F_EDGE = 1 << 12,          /* right_edge and peer_edge are valid. */
+    ACDC_F_FIN_GUEST = 1 << 13,     /* fin_guest is valid. */
+    ACDC_F_FIN_PEER = 1 << 14,
+    ACDC_F_RX_CE = 1 << 15,         /* CE state of the data to the guest. */
+    ACDC_F_RX_NEWS = 1 << 16,       /* It changed since the last feedback. */
+    ACDC_F_COUNTED = 1 << 17,       /* In the tenant's capable or fallback
+                                     * count. */
+    ACDC_F_LAW = 1 << 18,           /* 'law' was started. */
+    ACDC_F_PASSIVE = 1 << 19,       /* The peer sent the first SYN. */
+};
+
+struct acdc_flow {
+    /* Found by, immutable but for 'next' (table lock, RCU). */
+    struct acdc_flow *next;
+    struct acdc_port *port;
+    uint32_t hash;
+    uint16_t lport, rport;
+    uint32_t laddr, raddr;      /* be; IPv6 in struct acdc_flow6. */
+
+    /* All that follows: 'lock'. */
+    acdc_lock_t lock;
+    uint32_t flags;
+    uint32_t policy_gen;        /* Of the policy 'rule' comes from. */
+    uint32_t seen_ms;           /* Last packet. */
+    int16_t rule;               /* -1: the tenant's own parameters. */
+    uint16_t mss;               /* Smaller of both MSS options. */
+    uint32_t state : 4;         /* enum acdc_flow_state. */
+    uint32_t n_syns : 4;        /* Transmissions of the guest's SYN. */
+    uint32_t peer_wscale : 4;   /* The peer's windows. */
+    uint32_t out_wscale : 4;    /* What the guest believes that is. */
+    uint32_t guest_wscale : 4;  /* Windows of the guest (for people). */
+
+    /* Sender side: data of the guest. */
+    uint32_t bad_feedback : 4;  /* Impossible reports in a row. */
+    uint32_t dupacks : 7;
+    uint32_t sack_loss : 1;     /* SACK showed loss in this window. */
+    uint16_t peer_window;       /* Window field of the last ACK, raw, ... */
+    uint16_t out_window;        /* ... and as the guest got it. */
+    union {
+        struct acdc_rcu rcu;    /* When dead. */
+        struct {
+            uint32_t iss;       /* Of the guest. */
+            uint32_t snd_una;
+            uint32_t snd_nxt;
+            uint32_t out_ack;   /* Highest ACK the guest got. */
+            uint32_t right_edge;    /* Highest ever offered to the guest. */
+            uint32_t peer_edge; /* Highest ever offered by the peer. */
+        };
+    };
+    struct acdc_law law;
+    uint32_t tx_total;          /* Payload bytes sent, with retransmissions. */
+    uint32_t fb_total, fb_ce;   /* Last feedback got. */
+    uint32_t silent;            /* Bytes acknowledged since. */
+    uint32_t rtt_seq, rtt_us;   /* Round-trip time being measured. */
+    uint32_t srtt_us8;          /* Smoothed, RFC 6298, microseconds times 8. */
+    uint32_t active_ms;         /* Data sent or acknowledged. */
+    uint32_t fin_guest;         /* Sequence number after the guest's FIN. */
+
+    /* Receiver side: data to the guest. */
+    uint32_t irs;               /* Of the peer. */
+    uint32_t rcv_nxt;           /* Highest seen. */
+    uint32_t rx_total, rx_ce;   /* Payload bytes. */
+    uint32_t rx_told_total;     /* In the last feedback sent. */
+    uint32_t fin_peer;
+};
+
+struct acdc_flow6 {
+    struct acdc_flow flow;
+    uint8_t laddr[16], raddr[16];       /* be */
+};
+
+/* Policy: immutable, replaced as a whole. */
+struct acdc_policy {
+    struct acdc_rcu rcu;
+    uint32_t gen;               /* Unique in the engine, never 0. */
+    uint32_t max_half_open;
+    uint32_t n_rules;
+    struct acdc_params params;
+    struct acdc_rule rules[];   /* By falling priority. */
+};
+
+/* Counters of one thread or CPU. */
+struct acdc_slot_stats {
+    acdc_a64 counters[ACDC_N_COUNTERS];
+    acdc_a64 rtt[ACDC_RTT_BUCKETS];
+};
+
+struct acdc_tenant {
+    struct acdc_rcu rcu;
+    struct acdc_tenant *next;   /* Configuration thread; RCU for readers. */
+    struct acdc *acdc;
+    struct acdc_policy *policy; /* RCU. */
+    struct acdc_slot_stats *slots;      /* ACDC_N_SLOTS of them. */
+    acdc_count_t n_flows, n_half_open, n_capable, n_fallback, n_ports;
+    char name[ACDC_NAME_LEN];
+};
+
+struct acdc_port {
+    struct acdc_rcu rcu;
+    struct acdc_port *next;     /* As in acdc_tenant. */
+    struct acdc_tenant *owner;  /* Immutable. */
+    struct acdc_tenant *tenant; /* The same, NULL once unbound; RCU, written
+                                 * under acdc.lock. */
+    acdc_a32 mtu;
+    uint32_t port_no;
+    uint32_t hash;              /* Differs between ports. */
+    acdc_count_t n_flows;
+    char name[ACDC_NAME_LEN];
+};
+
+struct acdc_table {
+    struct acdc_rcu rcu;
+    uint32_t mask;              /* Buckets - 1. */
+    struct acdc_flow *buckets[];        /* RCU; written under acdc.lock. */
+};
+
+struct acdc {
+    struct acdc_table *table;   /* RCU; NULL until a port is bound. */
+    acdc_lock_t lock;           /* Linking and unlinking flows.  May be held
+                                 * while taking a flow's lock, never the other
+                                 * way round. */
+    uint32_t seed;
+    uint32_t evict_hand;        /* Bucket; 'lock'. */
+    uint32_t sweep_hand;        /* Bucket; configuration thread. */
+    uint32_t gen;               /* Last acdc_policy.gen; likewise. */
+    uint32_t port_seq;
+    acdc_a32 max_flows, idle_timeout_ms, exid;
+    acdc_count_t n_flows, n_flows6, n_closed, n_half_open;
+    struct acdc_tenant *tenants;
+    struct acdc_port *ports;
+};
+
+/* One call of acdc_process(). */
+struct acdc_ctx {
+    struct acdc *acdc;
+    struct acdc_port *port;
+    struct acdc_tenant *tenant;
+    const struct acdc_policy *policy;
+    struct acdc_slot_stats *slot;
+    enum acdc_dir dir;
+    uint16_t exid;
+    uint32_t now_us, now_ms;
+    uint32_t counters[ACDC_N_COUNTERS]; /* Added to 'slot' at the end. */
+};
+
+#define ACDC_COUNT(CTX, SYMBOL, N) ((CTX)->counters[ACDC_C_##SYMBOL] += (N))
+
+/* acdc-table.c: the flow table. ------------------------------------------- */
+
+int acdc_table_ensure(struct acdc *);
+uint32_t acdc_flow_hash(const struct acdc_ctx *, const struct acdc_pkt *);
+void acdc_table_prefetch(const struct acdc_ctx *, uint32_t hash);
+/* RCU read section. */
+struct acdc_flow *acdc_flow_lookup(const struct acdc_ctx *,
+                                   const struct acdc_pkt *);
+/* For a SYN.  NULL, with '*why' set to the counter, if there is no room, no
+ * memory or no quota left. */
+struct acdc_flow *acdc_flow_create(struct acdc_ctx *, struct acdc_pkt *,
+                                   enum acdc_counter *why);
+/* Unlinks and frees, unless another thread did. */
+bool acdc_flow_remove(struct acdc *, struct acdc_flow *);
+/* Changes 'state' and the counts that go with it; flow's lock held. */
+void acdc_flow_set_state(struct acdc_flow *, enum acdc_flow_state);
+void acdc_flow_set_counted(struct acdc_flow *, bool capable);
+void acdc_flow_uncount(struct acdc_flow *);
+/* The peer's address, IPv4-mapped. */
+void acdc_flow_address(const struct acdc_flow *, uint8_t local[16],
+                       uint8_t remote[16]);
+
+/* acdc-policy.c ------------------------------------------------------------ */
+
+/* Index of the first rule that matches, or -1. */
+int acdc_policy_match(const struct acdc_policy *, const struct acdc_flow *);
+
+static inline const struct acdc_params *
+acdc_policy_params(const struct acdc_policy *policy, int rule)
+{
+    return rule < 0 ? &policy->params : &policy->rules[rule].params;
+}
+
+/* acdc-stats.c ------------------------------------------------------------- */
+
+void acdc_rtt_record(struct acdc_slot_stats *, uint32_t rtt_us);
+
+/* acdc-egress.c, acdc-ingress.c, acdc-handshake.c -------------------------- */
+
+void acdc_egress(struct acdc_ctx *, struct acdc_pkt *);
+void acdc_ingress(struct acdc_ctx *, struct acdc_pkt *);
+
+void acdc_syn_egress(struct acdc_ctx *, struct acdc_pkt *);
+void acdc_syn_ingress(struct acdc_ctx *, struct acdc_pkt *);
+/* Both for SYN-ACK; flow's lock held. */
+bool acdc_synack_egress(struct acdc_ctx *, struct acdc_pkt *,
+                        struct acdc_flow *, const struct acdc_params *);
+bool acdc_synack_ingress(struct acdc_ctx *, struct acdc_pkt *,
+                         struct acdc_flow *, const struct acdc_params *);
+
+/* acdc-flow.c: what both directions do with a flow; its lock held. --------- */
+
+/* The parameters in force.  Follows a change of policy. */
+const struct acdc_params *acdc_flow_params(const struct acdc_ctx *,
+                                           struct acdc_flow *);
+/* The algorithm that the parameters and the peer allow. */
+enum acdc_algorithm acdc_flow_algorithm(const struct acdc_flow *,
+                                        const struct acdc_params *);
+/* Whether the window of the guest's data is enforced, the data marked. */
+bool acdc_flow_enforced(const struct acdc_flow *, const struct acdc_params *);
+bool acdc_flow_marked(const struct acdc_flow *, const struct acdc_params *);
+void acdc_flow_env(const struct acdc_ctx *, const struct acdc_flow *,
+                   const struct acdc_params *, struct acdc_law_env *);
+void acdc_flow_start_law(const struct acdc_ctx *, struct acdc_flow *,
+                         const struct acdc_params *);
+uint32_t acdc_flow_rto_ms(const struct acdc_flow *);
+/* Notes FIN and RST of 'p'. */
+void acdc_flow_note_end(struct acdc_ctx *, struct acdc_flow *,
+                        const struct acdc_pkt *);
+/* Rewrites the window field of 'p', an ACK or SYN to the guest.  'own': what
+ * the peer offers, in bytes.  Returns false if the packet is to be dropped, a
+ * window update that the guest would take for a duplicate ACK.  'duplicate':
+ * it is one in truth. */
+bool acdc_flow_enforce(struct acdc_ctx *, struct acdc_flow *,
+                       const struct acdc_params *, struct acdc_pkt *,
+                       uint64_t own, bool duplicate, bool update);
+
+#endif /* acdc-private.h */

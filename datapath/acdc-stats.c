@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+
+/* What users get to see: names, counters, round-trip times. */
+
+#include "acdc-private.h"
+
+#ifdef __KERNEL__
+#include <linux/errno.h>
+#else
+#include <errno.h>
+#endif
+
+const char *const acdc_counter_names[ACDC_N_COUNTERS] = {
+#define ACDC_COUNTER(SYMBOL, NAME, DESCRIPTION) NAME,
+#include "acdc-counters.h"
+#undef ACDC_COUNTER
+};
+
+const char *const acdc_counter_help[ACDC_N_COUNTERS] = {
+#define ACDC_COUNTER(SYMBOL, NAME, DESCRIPTION) DESCRIPTION,
+#include "acdc-counters.h"
+#undef ACDC_COUNTER
+};
+
+const char *const acdc_algorithm_names[ACDC_N_ALGS] = {
+    [ACDC_ALG_NONE] = "none",
+    [ACDC_ALG_RENO] = "reno",
+    [ACDC_ALG_CUBIC] = "cubic",
+    [ACDC_ALG_DCTCP] = "dctcp",
+};
+
+const char *const acdc_mode_names[ACDC_N_MODES] = {
+    [ACDC_MODE_ENFORCE] = "enforce",
+    [ACDC_MODE_OBSERVE] = "observe",
+};
+
+const char *const acdc_flow_state_names[ACDC_N_FLOW_STATES] = {
+    [ACDC_FLOW_SYN_SENT] = "syn_sent",
+    [ACDC_FLOW_SYN_RECEIVED] = "syn_received",
+    [ACDC_FLOW_ESTABLISHED] = "established",
+    [ACDC_FLOW_CLOSING] = "closing",
+    [ACDC_FLOW_CLOSED] = "closed",
+};
+
+/* Round-trip times: a histogram of eight linear steps an octave, so a
+ * percentile is right within 1/8. ------------------------------------------ */
+
+enum { RTT_STEPS = 8, RTT_STEP_BITS = 3 };
+
+static unsigned int
+rtt_bucket(uint32_t us)
+{
+    unsigned int msb, bucket;
+
+    if (us < RTT_STEPS) {
+        return us;
+    }
+    msb = 31 - (unsigned int) __builtin_clz(us);
+    bucket = (msb - RTT_STEP_BITS + 1) * RTT_STEPS
+             + ((us >> (msb - RTT_STEP_BITS)) & (RTT_STEPS - 1));
+    return bucket < ACDC_RTT_BUCKETS ? bucket : ACDC_RTT_BUCKETS - 1;
+}
+
+/* The middle of what a bucket holds, us. */
+static uint32_t
+rtt_of_bucket(unsigned int bucket)
+{
+    unsigned int octave = bucket / RTT_STEPS;
+    uint32_t width;
+
+    if (octave < 2) {
+        return bucket;
+    }
+    width = 1u << (octave - 1);
+    return (RTT_STEPS + bucket % RTT_STEPS) * width + width / 2;
+}
+
+void
+acdc_rtt_record(struct acdc_slot_stats *slot, uint32_t rtt_us)
+{
+    acdc_a64_add(&slot->rtt[rtt_bucket(rtt_us)], 1);
+}
+
+static uint64_t
+sum_rtt(const struct acdc_tenant *t, unsigned int bucket)
+{
+    uint64_t sum = 0;
+    unsigned int i;
+
+    for (i = 0; i < ACDC_N_SLOTS; i++) {
+        sum += acdc_a64_read(&t->slots[i].rtt[bucket]);
+    }
+    return sum;
+}
+
+static void
+rtt_percentiles(const struct acdc_tenant *t, uint32_t *p50, uint32_t *p99)
+{
+    uint64_t total = 0;
+    uint64_t seen = 0;
+    unsigned int i;
+
+    *p50 = *p99 = 0;
+    for (i = 0; i < ACDC_RTT_BUCKETS; i++) {
+        total += sum_rtt(t, i);
+    }
+    for (i = 0; i < ACDC_RTT_BUCKETS && total; i++) {
+        uint64_t before = seen;
+
+        seen += sum_rtt(t, i);
+        if (before * 2 < total && seen * 2 >= total) {
+            *p50 = rtt_of_bucket(i);
+        }
+        if (before * 100 < total * 99 && seen * 100 >= total * 99) {
+            *p99 = rtt_of_bucket(i);
+        }
+    }
+}
+
+/* Snapshots. --------------------------------------------------------------- */
+
+void
+acdc_stats_get(const struct acdc *a, struct acdc_stats *s)
+{
+    const struct acdc_table *t = acdc_ptr_load(&a->table);
+    uint32_t n6 = acdc_count_read(&a->n_flows6);
+
+    memset(s, 0, sizeof *s);
+    s->n_flows = acdc_count_read(&a->n_flows);
+    s->n_half_open = acdc_count_read(&a->n_half_open);
+    s->n_closed = acdc_count_read(&a->n_closed);
+    s->max_flows = acdc_a32_read(&a->max_flows);
+    s->bytes_per_flow4 = sizeof(struct acdc_flow);
+    s->bytes_per_flow6 = sizeof(struct acdc_flow6);
+    if (t) {
+        s->table_bytes = (uint64_t) s->n_flows * s->bytes_per_flow4
+                         + (uint64_t) n6 * (s->bytes_per_flow6
+                                            - s->bytes_per_flow4)
+                         + (t->mask + 1ull) * sizeof t->buckets[0];
+    }
+}
+
+static void
+fill_tenant_stats(const struct acdc_tenant *t, struct acdc_tenant_stats *s)
+{
+    const struct acdc_policy *policy = acdc_ptr_load(&t->policy);
+    unsigned int i, c;
+
+    memset(s, 0, sizeof *s);
+    memcpy(s->name, t->name, sizeof s->name);
+    s->params = policy->params;
+    s->n_rules = policy->n_rules;
+    s->n_ports = acdc_count_read(&t->n_ports);
+    s->n_flows = acdc_count_read(&t->n_flows);
+    s->n_half_open = acdc_count_read(&t->n_half_open);
+    s->n_capable = acdc_count_read(&t->n_capable);
+    s->n_fallback = acdc_count_read(&t->n_fallback);
+    for (i = 0; i < ACDC_N_SLOTS; i++) {
+        for (c = 0; c < ACDC_N_COUNTERS; c++) {
+            s->counters[c] += acdc_a64_read(&t->slots[i].counters[c]);
+        }
+    }
+    rtt_percentiles(t, &s->rtt_p50_us, &s->rtt_p99_us);
+    if (s->counters[ACDC_C_INGRESS_BYTES]) {
+        s->ce_fraction = (uint32_t) acdc_div64(
+            s->counters[ACDC_C_CE_BYTES] << ACDC_FIX_SHIFT,
+            s->counters[ACDC_C_INGRESS_BYTES]);
+    }
+}
+
+int
+acdc_tenant_stats_get(const struct acdc *a, const char *name,
+                      struct acdc_tenant_stats *s)
+{
+    const struct acdc_tenant *t;
+
+    for (t = acdc_ptr_load(&a->tenants); t; t = acdc_ptr_load(&t->next)) {
+        if (!strcmp(t->name, name)) {
+            fill_tenant_stats(t, s);
+            return 0;
+        }
+    }
+    return ENOENT;
+}
+
+int
+acdc_tenant_stats_nth(const struct acdc *a, unsigned int idx,
+                      struct acdc_tenant_stats *s)
+{
+    const struct acdc_tenant *t = acdc_ptr_load(&a->tenants);
+
+    for (; t && idx; idx--) {
+        t = acdc_ptr_load(&t->next);
+    }
+    if (!t) {
+        return ENOENT;
+    }
+    fill_tenant_stats(t, s);
+    return 0;
+}
+
+int
+acdc_port_info_nth(const struct acdc *a, unsigned int idx,
+                   struct acdc_port_info *info)
+{
+    const struct acdc_port *port = acdc_ptr_load(&a->ports);
+
+    for (; port && idx; idx--) {
+        port = acdc_ptr_load(&port->next);
+    }
+    if (!port) {
+        return ENOENT;
+    }
+    memset(info, 0, sizeof *info);
+    info->port_no = port->port_no;
+    info->mtu = acdc_a32_read(&port->mtu);
+    info->n_flows = acdc_count_read(&port->n_flows);
+    memcpy(info->name, port->name, sizeof info->name);
+    memcpy(info->tenant, port->owner->name, sizeof info->tenant);
+    return 0;
+}

@@ -1,0 +1,637 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+
+/* The flow table: hash buckets of singly linked flows, read without locks
+ * under RCU, written under one lock.  The number of buckets is fixed by the
+ * limit of flows, so nothing is rehashed while packets come in.
+ *
+ * ovs-vswitchd has cmap and the kernel rhashtable; the engine has to be the
+ * same in both. */
+
+#include "acdc-private.h"
+
+static uint32_t
+buckets_for(uint32_t max_flows)
+{
+    uint32_t n = 64;
+
+    while (n < max_flows) {
+        n *= 2;
+    }
+    return n;
+}
+
+static void
+free_host_memory(struct acdc_rcu *rcu)
+{
+    acdc_host_free(rcu);
+}
+
+/* The flow's memory begins with 'next', not with 'rcu'. */
+static void
+free_flow(struct acdc_rcu *rcu)
+{
+    acdc_host_free((char *) rcu - offsetof(struct acdc_flow, rcu));
+}
+
+/* Makes the table, or a larger one after the limit was raised.  Configuration
+ * thread.  Returns 0 or ENOMEM as a positive number. */
+int
+acdc_table_ensure(struct acdc *a)
+{
+    uint32_t n = buckets_for(acdc_a32_read(&a->max_flows));
+    struct acdc_table *old = a->table;
+    struct acdc_table *new;
+    uint32_t i;
+
+    if (old && old->mask + 1 >= n) {
+        return 0;
+    }
+    new = acdc_host_alloc(sizeof *new + n * sizeof new->buckets[0], false);
+    if (!new) {
+        return 12;              /* ENOMEM */
+    }
+    new->mask = n - 1;
+    acdc_lock(&a->lock);
+    for (i = 0; old && i <= old->mask; i++) {
+        struct acdc_flow *f = old->buckets[i];
+
+        /* A reader that is in this chain now goes on in another one and may
+         * miss its flow once: its packet then passes untouched. */
+        while (f) {
+            struct acdc_flow *next = f->next;
+            struct acdc_flow **bucket = &new->buckets[f->hash & new->mask];
+
+            acdc_ptr_store(&f->next, *bucket);
+            acdc_ptr_store(bucket, f);
+            f = next;
+        }
+    }
+    acdc_ptr_store(&a->table, new);
+    a->evict_hand = a->sweep_hand = 0;
+    acdc_unlock(&a->lock);
+    if (old) {
+        old->rcu.free = free_host_memory;
+        acdc_host_defer(&old->rcu);
+    }
+    return 0;
+}
+
+/* Hash. -------------------------------------------------------------------- */
+
+/* The finalizer of MurmurHash3 mixes two words at a time; the seed is secret,
+ * so that nobody can aim at one bucket. */
+static uint64_t
+mix(uint64_t h)
+{
+    h ^= h >> 33;
+    h *= 0xff51afd7ed558ccdull;
+    h ^= h >> 33;
+    h *= 0xc4ceb9fe1a85ec53ull;
+    h ^= h >> 33;
+    return h;
+}
+
+static uint64_t
+get64(const uint8_t *p)
+{
+    return (uint64_t) acdc_get32(p) << 32 | acdc_get32(p + 4);
+}
+
+/* Local and remote address of a packet, seen from the guest. */
+static void
+addresses(const struct acdc_ctx *ctx, const struct acdc_pkt *p,
+          const uint8_t **local, const uint8_t **remote)
+{
+    const uint8_t *ip = acdc_pkt_ip(p);
+    const uint8_t *src = ip + (p->ip_version == 4 ? 12 : 8);
+    const uint8_t *dst = src + (p->ip_version == 4 ? 4 : 16);
+
+    *local = ctx->dir == ACDC_EGRESS ? src : dst;
+    *remote = ctx->dir == ACDC_EGRESS ? dst : src;
+}
+
+static void
+ports(const struct acdc_ctx *ctx, const struct acdc_pkt *p,
+      uint16_t *local, uint16_t *remote)
+{
+    *local = ctx->dir == ACDC_EGRESS ? p->sport : p->dport;
+    *remote = ctx->dir == ACDC_EGRESS ? p->dport : p->sport;
+}
+
+uint32_t
+acdc_flow_hash(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
+{
+    const uint8_t *local, *remote;
+    uint16_t lport, rport;
+    uint64_t h;
+
+    addresses(ctx, p, &local, &remote);
+    ports(ctx, p, &lport, &rport);
+    h = mix((uint64_t) ctx->acdc->seed << 32 | ctx->port->hash);
+    h = mix(h ^ ((uint64_t) lport << 16 | rport));
+    if (p->ip_version == 4) {
+        h = mix(h ^ ((uint64_t) acdc_get32(local) << 32
+                     | acdc_get32(remote)));
+    } else {
+        h = mix(h ^ get64(local));
+        h = mix(h ^ get64(local + 8));
+        h = mix(h ^ get64(remote));
+        h = mix(h ^ get64(remote + 8));
+    }
+    return (uint32_t) (h ^ h >> 32);
+}
+
+void
+acdc_table_prefetch(const struct acdc_ctx *ctx, uint32_t hash)
+{
+    const struct acdc_table *t = acdc_ptr_load(&ctx->acdc->table);
+
+    ACDC_PREFETCH(&t->buckets[hash & t->mask]);
+}
+
+/* Lookup. ------------------------------------------------------------------ */
+
+static bool
+flow_equals(const struct acdc_ctx *ctx, const struct acdc_flow *f,
+            const struct acdc_pkt *p)
+{
+    const uint8_t *local, *remote;
+    uint16_t lport, rport;
+
+    ports(ctx, p, &lport, &rport);
+    if (f->hash != p->hash || f->port != ctx->port || f->lport != lport
+        || f->rport != rport) {
+        return false;
+    }
+    addresses(ctx, p, &local, &remote);
+    if (p->ip_version == 4) {
+        /* The ports of an IPv6 flow may agree, its zero addresses do not. */
+        return !memcmp(&f->laddr, local, 4) && !memcmp(&f->raddr, remote, 4);
+    } else {
+        const struct acdc_flow6 *f6 = (const struct acdc_flow6 *) f;
+
+        return !f->laddr && !f->raddr && !memcmp(f6->laddr, local, 16)
+               && !memcmp(f6->raddr, remote, 16);
+    }
+}
+
+static struct acdc_flow *
+lookup_in(struct acdc_table *t, const struct acdc_ctx *ctx,
+          const struct acdc_pkt *p)
+{
+    struct acdc_flow *f;
+
+    for (f = acdc_ptr_load(&t->buckets[p->hash & t->mask]); f;
+         f = acdc_ptr_load(&f->next)) {
+        if (flow_equals(ctx, f, p)) {
+            return f;
+        }
+    }
+    return NULL;
+}
+
+struct acdc_flow *
+acdc_flow_lookup(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
+{
+    return lookup_in(acdc_ptr_load(&ctx->acdc->table), ctx, p);
+}
+
+void
+acdc_flow_address(const struct acdc_flow *f, uint8_t local[16],
+                  uint8_t remote[16])
+{
+    static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+
+    if (f->laddr || f->raddr) {
+        memcpy(local, mapped, 12);
+        memcpy(local + 12, &f->laddr, 4);
+        memcpy(remote, mapped, 12);
+        memcpy(remote + 12, &f->raddr, 4);
+    } else {
+        const struct acdc_flow6 *f6 = (const struct acdc_flow6 *) f;
+
+        memcpy(local, f6->laddr, 16);
+        memcpy(remote, f6->raddr, 16);
+    }
+}
+
+/* Counts. ------------------------------------------------------------------ */
+
+static struct acdc_tenant *
+flow_tenant(const struct acdc_flow *f)
+{
+    return f->port->owner;
+}
+
+static bool
+is_half_open(enum acdc_flow_state state)
+{
+    return state == ACDC_FLOW_SYN_SENT || state == ACDC_FLOW_SYN_RECEIVED;
+}
+
+static void
+count_state(struct acdc_flow *f, enum acdc_flow_state state, int delta)
+{
+    struct acdc_tenant *t = flow_tenant(f);
+
+    if (is_half_open(state)) {
+        acdc_count_add(&t->n_half_open, delta);
+        acdc_count_add(&t->acdc->n_half_open, delta);
+    } else if (state == ACDC_FLOW_CLOSED) {
+        acdc_count_add(&t->acdc->n_closed, delta);
+    }
+}
+
+void
+acdc_flow_set_state(struct acdc_flow *f, enum acdc_flow_state state)
+{
+    if (f->state != state) {
+        count_state(f, (enum acdc_flow_state) f->state, -1);
+        f->state = (unsigned int) state & 0xf;
+        count_state(f, state, 1);
+    }
+}
+
+void
+acdc_flow_uncount(struct acdc_flow *f)
+{
+    if (f->flags & ACDC_F_COUNTED) {
+        struct acdc_tenant *t = flow_tenant(f);
+
+        acdc_count_add(f->flags & ACDC_F_CAPABLE ? &t->n_capable
+                                                 : &t->n_fallback, -1);
+        f->flags &= ~(uint32_t) (ACDC_F_COUNTED | ACDC_F_CAPABLE);
+    }
+}
+
+/* Enters the flow as capable or not in its tenant's counts. */
+void
+acdc_flow_set_counted(struct acdc_flow *f, bool capable)
+{
+    struct acdc_tenant *t = flow_tenant(f);
+
+    acdc_flow_uncount(f);
+    f->flags |= ACDC_F_COUNTED | (capable ? ACDC_F_CAPABLE : 0);
+    acdc_count_add(capable ? &t->n_capable : &t->n_fallback, 1);
+}
+
+/* Removal. ----------------------------------------------------------------- */
+
+static struct acdc_flow **
+find_link(struct acdc_table *t, const struct acdc_flow *f)
+{
+    struct acdc_flow **link = &t->buckets[f->hash & t->mask];
+
+    while (*link && *link != f) {
+        link = &(*link)->next;
+    }
+    return *link ? link : NULL;
+}
+
+/* Table lock held. */
+static bool
+remove_locked(struct acdc *a, struct acdc_flow *f)
+{
+    struct acdc_flow **link = find_link(a->table, f);
+    struct acdc_tenant *t = flow_tenant(f);
+
+    if (!link) {
+        return false;
+    }
+    acdc_ptr_store(link, f->next);
+
+    acdc_lock(&f->lock);
+    count_state(f, (enum acdc_flow_state) f->state, -1);
+    acdc_flow_uncount(f);
+    acdc_count_add(&t->n_flows, -1);
+    acdc_count_add(&f->port->n_flows, -1);
+    acdc_count_add(&a->n_flows, -1);
+    if (f->flags & ACDC_F_V6) {
+        acdc_count_add(&a->n_flows6, -1);
+    }
+    f->flags |= ACDC_F_DEAD;
+    f->rcu.free = free_flow;
+    acdc_unlock(&f->lock);
+
+    acdc_host_defer(&f->rcu);
+    return true;
+}
+
+bool
+acdc_flow_remove(struct acdc *a, struct acdc_flow *f)
+{
+    bool removed;
+
+    acdc_lock(&a->lock);
+    removed = remove_locked(a, f);
+    acdc_unlock(&a->lock);
+    return removed;
+}
+
+/* Eviction. ---------------------------------------------------------------- */
+
+/* How willingly a flow goes when the table is full: closed before half-open
+ * before idle ones; 0: not at all. */
+static int
+evict_rank(const struct acdc_ctx *ctx, struct acdc_flow *f)
+{
+    int rank = 0;
+
+    acdc_lock(&f->lock);
+    if (f->state == ACDC_FLOW_CLOSED) {
+        rank = 3;
+    } else if (is_half_open((enum acdc_flow_state) f->state)) {
+        rank = 2;
+    } else if (ctx->now_ms - f->seen_ms >= ACDC_IDLE_EVICT_MS
+               && (int32_t) (ctx->now_ms - f->seen_ms) > 0) {
+        rank = 1;
+    }
+    acdc_unlock(&f->lock);
+    return rank;
+}
+
+/* Removes the best of the flows that a hand going round the table comes by.
+ * Table lock held. */
+static bool
+evict_locked(const struct acdc_ctx *ctx)
+{
+    struct acdc *a = ctx->acdc;
+    struct acdc_table *t = a->table;
+    struct acdc_flow *victim = NULL;
+    unsigned int scanned = 0;
+    uint32_t n_buckets;
+    int best = 0;
+    int top = acdc_count_read(&a->n_closed) ? 3
+              : acdc_count_read(&a->n_half_open) ? 2 : 1;
+
+    for (n_buckets = 0; n_buckets <= t->mask && scanned < ACDC_EVICT_SCAN;
+         n_buckets++) {
+        struct acdc_flow *f;
+
+        for (f = t->buckets[a->evict_hand & t->mask]; f; f = f->next) {
+            int rank = evict_rank(ctx, f);
+
+            scanned++;
+            if (rank > best) {
+                best = rank;
+                victim = f;
+            }
+        }
+        if (best == top) {
+            break;
+        }
+        a->evict_hand++;
+    }
+    return victim && remove_locked(a, victim);
+}
+
+/* Table lock held. */
+static bool
+make_room_locked(struct acdc_ctx *ctx)
+{
+    struct acdc *a = ctx->acdc;
+
+    if (acdc_count_read(&a->n_flows) < acdc_a32_read(&a->max_flows)) {
+        return true;
+    }
+    if (!evict_locked(ctx)) {
+        return false;
+    }
+    ACDC_COUNT(ctx, FLOWS_EVICTED, 1);
+    return true;
+}
+
+/* Creation. ---------------------------------------------------------------- */
+
+struct acdc_flow *
+acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
+                 enum acdc_counter *why)
+{
+    struct acdc *a = ctx->acdc;
+    struct acdc_tenant *tenant = ctx->tenant;
+    bool v6 = p->ip_version == 6;
+    const uint8_t *local, *remote;
+    struct acdc_flow **bucket;
+    struct acdc_flow *f, *other;
+    struct acdc_table *t;
+
+    if (acdc_count_read(&tenant->n_half_open) >= ctx->policy->max_half_open) {
+        *why = ACDC_C_UNTOUCHED_HALF_OPEN;
+        return NULL;
+    }
+    f = acdc_host_alloc(v6 ? sizeof(struct acdc_flow6) : sizeof *f, true);
+    if (!f) {
+        *why = ACDC_C_UNTOUCHED_MEMORY;
+        return NULL;
+    }
+    acdc_lock_init(&f->lock);
+    f->port = ctx->port;
+    f->hash = p->hash;
+    f->rule = -1;
+    f->seen_ms = f->active_ms = ctx->now_ms;
+    f->state = ctx->dir == ACDC_EGRESS ? ACDC_FLOW_SYN_SENT
+                                       : ACDC_FLOW_SYN_RECEIVED;
+    addresses(ctx, p, &local, &remote);
+    ports(ctx, p, &f->lport, &f->rport);
+    if (v6) {
+        struct acdc_flow6 *f6 = (struct acdc_flow6 *) f;
+
+        f->flags |= ACDC_F_V6;
+        memcpy(f6->laddr, local, 16);
+        memcpy(f6->raddr, remote, 16);
+    } else {
+        memcpy(&f->laddr, local, 4);
+        memcpy(&f->raddr, remote, 4);
+        if (!f->laddr && !f->raddr) {
+            /* 0.0.0.0 at both ends is nobody's connection and would look like
+             * IPv6 to flow_equals(). */
+            acdc_host_free(f);
+            *why = ACDC_C_UNTOUCHED_MIDSTREAM;
+            return NULL;
+        }
+    }
+
+    acdc_lock(&a->lock);
+    t = a->table;
+    other = lookup_in(t, ctx, p);
+    if (other || !acdc_ptr_load(&ctx->port->tenant)
+        || !make_room_locked(ctx)) {
+        acdc_unlock(&a->lock);
+        acdc_host_free(f);
+        *why = ACDC_C_UNTOUCHED_TABLE_FULL;
+        return other;
+    }
+    acdc_count_add(&a->n_flows, 1);
+    if (v6) {
+        acdc_count_add(&a->n_flows6, 1);
+    }
+    acdc_count_add(&tenant->n_flows, 1);
+    acdc_count_add(&ctx->port->n_flows, 1);
+    count_state(f, (enum acdc_flow_state) f->state, 1);
+    bucket = &t->buckets[p->hash & t->mask];
+    f->next = *bucket;
+    acdc_ptr_store(bucket, f);
+    acdc_unlock(&a->lock);
+    ACDC_COUNT(ctx, FLOWS_CREATED, 1);
+    return f;
+}
+
+/* Sweeper, flush, dump. ---------------------------------------------------- */
+
+static bool
+has_expired(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
+            bool *closed)
+{
+    uint32_t limit;
+    int32_t idle;
+
+    acdc_lock(&f->lock);
+    *closed = f->state == ACDC_FLOW_CLOSED;
+    if (*closed) {
+        limit = ACDC_LINGER_MS;
+    } else if (is_half_open((enum acdc_flow_state) f->state)) {
+        limit = ACDC_HALF_OPEN_MS;
+    } else {
+        limit = acdc_a32_read(&a->idle_timeout_ms);
+    }
+    /* Negative when another thread's clock is a little ahead of ours. */
+    idle = (int32_t) (now_ms - f->seen_ms);
+    acdc_unlock(&f->lock);
+    return idle > 0 && (uint32_t) idle >= limit;
+}
+
+bool
+acdc_sweep(struct acdc *a, uint64_t now, uint32_t budget)
+{
+    struct acdc_table *t = acdc_ptr_load(&a->table);
+    uint32_t now_ms = (uint32_t) acdc_div64(now, 1000000);
+
+    if (!t) {
+        return true;
+    }
+    for (; budget; budget--) {
+        struct acdc_flow *f, *next;
+
+        for (f = acdc_ptr_load(&t->buckets[a->sweep_hand]); f; f = next) {
+            struct acdc_tenant *tenant = flow_tenant(f);
+            bool closed;
+
+            next = acdc_ptr_load(&f->next);
+            if (has_expired(a, f, now_ms, &closed) && acdc_flow_remove(a, f)
+                && !closed) {
+                acdc_a64_add(&tenant->slots[acdc_slot()]
+                             .counters[ACDC_C_FLOWS_EXPIRED], 1);
+            }
+        }
+        if (++a->sweep_hand > t->mask) {
+            a->sweep_hand = 0;
+            return true;
+        }
+    }
+    return false;
+}
+
+uint32_t
+acdc_flush(struct acdc *a, const char *tenant, const uint32_t *port_no)
+{
+    struct acdc_table *t = acdc_ptr_load(&a->table);
+    uint32_t n = 0;
+    uint32_t i;
+
+    for (i = 0; t && i <= t->mask; i++) {
+        struct acdc_flow *f, *next;
+
+        for (f = acdc_ptr_load(&t->buckets[i]); f; f = next) {
+            next = acdc_ptr_load(&f->next);
+            if ((!tenant || !strcmp(flow_tenant(f)->name, tenant))
+                && (!port_no || f->port->port_no == *port_no)) {
+                n += acdc_flow_remove(a, f);
+            }
+        }
+    }
+    return n;
+}
+
+static void
+flow_info(struct acdc_flow *f, uint32_t now_ms, struct acdc_flow_info *fi)
+{
+    const struct acdc_tenant *tenant = flow_tenant(f);
+    const struct acdc_policy *policy = acdc_ptr_load(&tenant->policy);
+    const struct acdc_params *params;
+
+    memset(fi, 0, sizeof *fi);
+    memcpy(fi->tenant, tenant->name, sizeof fi->tenant);
+    memcpy(fi->port, f->port->name, sizeof fi->port);
+    fi->port_no = f->port->port_no;
+    fi->local_port = f->lport;
+    fi->remote_port = f->rport;
+    acdc_flow_address(f, fi->local, fi->remote);
+
+    acdc_lock(&f->lock);
+    params = acdc_policy_params(policy, f->policy_gen == policy->gen
+                                        ? f->rule
+                                        : acdc_policy_match(policy, f));
+    fi->ip_version = f->flags & ACDC_F_V6 ? 6 : 4;
+    fi->state = f->state;
+    fi->algorithm = f->law.alg;
+    fi->mode = params->mode;
+    fi->capable = f->flags & ACDC_F_CAPABLE;
+    fi->guest_ecn = f->flags & ACDC_F_GUEST_ECN;
+    fi->sack = (f->flags & ACDC_F_SACK_GUEST) && (f->flags & ACDC_F_SACK_PEER);
+    fi->rescaled = f->peer_wscale != f->out_wscale;
+    fi->rule = f->rule;
+    fi->wscale_local = f->guest_wscale;
+    fi->wscale_remote = f->peer_wscale;
+    fi->mss = f->mss;
+    fi->beta = params->beta;
+    fi->alpha = acdc_law_alpha(&f->law);
+    fi->window = f->law.wnd;
+    fi->ssthresh = f->law.ssthresh;
+    fi->srtt_us = f->srtt_us8 / 8;
+    fi->rx_total = f->rx_total;
+    fi->rx_ce = f->rx_ce;
+    fi->fb_total = f->fb_total;
+    fi->fb_ce = f->fb_ce;
+    fi->idle_ms = (int32_t) (now_ms - f->seen_ms) > 0 ? now_ms - f->seen_ms
+                                                      : 0;
+    if (!(f->flags & ACDC_F_DEAD)) {
+        fi->offered = (uint32_t) f->out_window << f->out_wscale;
+        fi->in_flight = f->snd_nxt - f->snd_una;
+        fi->snd_una = f->snd_una;
+        fi->snd_nxt = f->snd_nxt;
+    }
+    acdc_unlock(&f->lock);
+}
+
+unsigned int
+acdc_dump(const struct acdc *a, uint64_t *cursor, uint64_t now,
+          struct acdc_flow_info *flows, unsigned int max)
+{
+    const struct acdc_table *t = acdc_ptr_load(&a->table);
+    uint32_t now_ms = (uint32_t) acdc_div64(now, 1000000);
+    /* Bucket, and how many of its flows were shown when they did not fit. */
+    uint32_t bucket = (uint32_t) (*cursor >> 32);
+    uint32_t shown = (uint32_t) *cursor;
+    unsigned int n = 0;
+
+    if (!t) {
+        return 0;
+    }
+    for (; bucket <= t->mask && n < max; bucket++, shown = 0) {
+        struct acdc_flow *f;
+        uint32_t i = 0;
+
+        for (f = acdc_ptr_load(&t->buckets[bucket]); f && n < max;
+             f = acdc_ptr_load(&f->next), i++) {
+            if (i >= shown) {
+                flow_info(f, now_ms, &flows[n++]);
+            }
+        }
+        if (f) {
+            *cursor = (uint64_t) bucket << 32 | i;
+            return n;
+        }
+    }
+    *cursor = (uint64_t) bucket << 32;
+    return n;
+}
