@@ -83,6 +83,7 @@ struct acdc_flow {
     uint32_t sack_loss : 1;     /* SACK showed loss in this window. */
     uint16_t peer_window;       /* Window field of the last ACK, raw, ... */
     uint16_t out_window;        /* ... and as the guest got it. */
+    uint32_t tx_total;          /* Payload bytes sent, with retransmissions. */
     union {
         struct acdc_rcu rcu;    /* When dead. */
         struct {
@@ -95,7 +96,6 @@ struct acdc_flow {
         };
     };
     struct acdc_law law;
-    uint32_t tx_total;          /* Payload bytes sent, with retransmissions. */
     uint32_t fb_total, fb_ce;   /* Last feedback got. */
     uint32_t silent;            /* Bytes acknowledged since. */
     uint32_t rtt_seq, rtt_us;   /* Round-trip time being measured. */
