@@ -11,6 +11,11 @@ lib_libopenvswitch_la_SOURCES += \
 	acdc/acdc-cc-dctcp.c \
 	acdc/acdc-cc-reno.c \
 	acdc/acdc-counters.h \
+	acdc/acdc-egress.c \
+	acdc/acdc-engine.c \
+	acdc/acdc-flow.c \
+	acdc/acdc-handshake.c \
+	acdc/acdc-ingress.c \
 	acdc/acdc-law.c \
 	acdc/acdc-law.h \
 	acdc/acdc-match.c \
