@@ -196,7 +196,7 @@ acdc_flow_enforce(struct acdc_ctx *ctx, struct acdc_flow *f,
         acdc_pkt_set_window(p, field);
     }
 
-    f->out_window = field;
+    f->out_window = syn ? (uint16_t) (field >> f->out_wscale) : field;
     edge = (p->tcp_flags & ACDC_TCP_ACK ? p->ack : f->snd_una)
            + ((uint32_t) field << scale);
     if (!(f->flags & ACDC_F_EDGE) || seq_after(edge, f->right_edge)) {

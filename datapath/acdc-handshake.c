@@ -351,7 +351,7 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
     settle(ctx, f, params, p);
     refine_wscale(ctx, f, params, p);
     acdc_flow_set_state(f, ACDC_FLOW_ESTABLISHED);
-    f->peer_window = acdc_pkt_window(p);
-    f->peer_edge = p->ack + f->peer_window;
+    f->peer_edge = p->ack + acdc_pkt_window(p);
+    f->peer_window = (uint16_t) (acdc_pkt_window(p) >> f->peer_wscale);
     return true;
 }

@@ -24,6 +24,18 @@ hide_ecn(struct acdc_pkt *p)
     return ours && ecn == ACDC_ECN_CE;
 }
 
+/* Whether the other end's vSwitch had its hands on the packet.  If not (it was
+ * restarted and knows the connection no more), marks are for the guests'
+ * own ECN: guests that negotiated it send all new data as ECT (RFC 3168
+ * section 6.1), so the vSwitch would have noted that codepoint. */
+static bool
+is_dressed(const struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    return !(f->flags & ACDC_F_GUEST_ECN) || !p->payload
+           || (acdc_pkt_reserved(p) & ACDC_RES_ECN_MASK)
+           || seq_before(p->seq, f->rcv_nxt);
+}
+
 /* Receiver side: what the next feedback will say. */
 static void
 count_received(struct acdc_ctx *ctx, struct acdc_flow *f,
@@ -266,7 +278,7 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
             ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
             return;
         }
-        count_received(ctx, f, p, hide_ecn(p));
+        count_received(ctx, f, p, is_dressed(f, p) && hide_ecn(p));
         if ((p->opt_flags & ACDC_O_FEEDBACK)
             && (p->seq - f->rcv_nxt) + (1u << 30) < 1u << 31
             && !seq_after(p->ack, f->snd_nxt)) {
