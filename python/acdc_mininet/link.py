@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Links with a rate and a marking queue in both directions, as between the
+ports of a switch that supports ECN.
+
+Where the kernel has sch_red the queue is htb and red on the device itself.
+Elsewhere it is htb and the BPF program mark.bpf.c.  That one cannot live on a
+port of Open vSwitch, which removes qdiscs that it did not make, so it gets a
+namespace in the middle of the cable, with a device pair p-q for the rate:
+
+    node1 --- a  [enqueue -> p]   p === q   [dequeue -> b]  b --- node2
+
+and the same from right to left, so the rate of each direction is htb on p or
+on q."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import math
+import struct
+import subprocess
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mininet.link import Link
+from mininet.node import Node
+
+from .isolation import RUN, mount_bpffs
+
+FRAME = 1514
+"""Bytes of a full Ethernet frame, as qdiscs count it: without preamble and FCS."""
+
+
+@dataclass(frozen=True)
+class Queue:
+    """An output queue.  The defaults are those of the quick start."""
+
+    rate: int = 200_000_000
+    """Bit/s."""
+    k: int = 30 * FRAME
+    """Bytes above which ECT packets are marked: 1.8 ms of 200 Mbit/s, room for
+    the pauses of a datapath in userspace on a shared CPU.  (65 packets at
+    10 Gbit/s, 20 at 1 Gbit/s: the DCTCP commit in Linux, RFC 8257 4.1.)"""
+    limit: int = 600_000
+    """Bytes of buffer: 24 ms of 200 Mbit/s."""
+    drop_not_ect: bool = False
+    """Above k drop what is not ECT, as RED does, instead of queueing it."""
+
+
+@dataclass(frozen=True)
+class QueueState:
+    """What a queue counted since it was made."""
+
+    queue: int
+    max_queue: int
+    packets: int
+    bytes: int
+    marks: int
+    drops: int
+
+
+class QueueError(RuntimeError):
+    """A program that sets a queue up or reads it failed."""
+
+
+def run(*argv: str | Path) -> str:
+    words = [str(arg) for arg in argv]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    if done.returncode != 0:
+        raise QueueError(f"{' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+def run_in(node: Node, *argv: str | Path) -> str:
+    """As run(), in the namespaces of 'node'."""
+    words = [str(arg) for arg in argv]
+    out, err, status = node.pexec(words)
+    if status != 0:
+        raise QueueError(f"{node.name}: {' '.join(words)}: {err.strip() or out.strip()}")
+    return out
+
+
+@functools.cache
+def has_red() -> bool:
+    """Whether this kernel has sch_red, tried on a device made for it."""
+    add = ["ip", "link", "add", "acdc-try0", "type", "veth", "peer", "name", "acdc-try1"]
+    run("unshare", "--net", *add)  # So that what fails below is red.
+    red = "tc qdisc add dev acdc-try0 root red limit 100000 avpkt 1000 min 10000 max 10001 burst 10"
+    script = f"{' '.join(add)} && {red}"
+    return subprocess.run(["unshare", "--net", "sh", "-c", script], capture_output=True).returncode == 0
+
+
+def add_htb(node: Node, device: str, rate: int) -> None:
+    """Packets leave 'device' at 'rate' bit/s.  The burst of five packets makes
+    up for timers that are late."""
+    burst = str(5 * FRAME)
+    tc = functools.partial(run_in, node, "tc")
+    tc("qdisc", "replace", "dev", device, "root", "handle", "1:", "htb", "default", "1")
+    tc(
+        *("class", "add", "dev", device, "parent", "1:", "classid", "1:1", "htb"),
+        *("rate", f"{rate}bit", "burst", burst, "cburst", burst, "quantum", str(FRAME)),
+    )
+
+
+class RedQueue:
+    """htb and red on 'device' of 'node': marks by step, at K."""
+
+    def __init__(self, node: Node, device: str, queue: Queue) -> None:
+        self._node, self._device = node, device
+        self.queue = queue
+        self._max = 0
+        add_htb(node, device, queue.rate)
+        # The shortest average that tc accepts: half of it is the present.
+        burst = math.ceil(queue.k / FRAME)
+        run_in(
+            *(node, "tc", "qdisc", "add", "dev", device, "parent", "1:1", "handle", "10:"),
+            *("red", "limit", str(queue.limit), "min", str(queue.k), "max", str(queue.k + 1)),
+            *("avpkt", str(FRAME), "burst", str(burst), "probability", "1"),
+            *("bandwidth", f"{queue.rate}bit", "ecn"),
+            *([] if queue.drop_not_ect else ["nodrop"]),
+        )
+
+    def read(self) -> QueueState:
+        text = run_in(self._node, "tc", "-s", "-j", "qdisc", "show", "dev", self._device)
+        red = next(q for q in json.loads(text) if q["kind"] == "red")
+        self._max = max(self._max, red["backlog"])
+        return QueueState(
+            queue=red["backlog"],
+            max_queue=self._max,
+            packets=red["packets"],
+            bytes=red["bytes"],
+            marks=red["marked"],
+            drops=red["drops"],
+        )
+
+    def close(self) -> None:
+        """It goes with its device."""
+
+
+@functools.cache
+def _object() -> Path:
+    """mark.bpf.c, compiled."""
+    source = Path(__file__).with_name("mark.bpf.c")
+    target = RUN / "mark.bpf.o"
+    include = f"/usr/include/{sysconfig.get_config_var('MULTIARCH')}"
+    run("clang", "-O2", "-g", "-target", "bpf", f"-I{include}", "-c", source, "-o", target)
+    return target
+
+
+class BpfQueue:
+    """mark.bpf.c between 'enqueue' and 'dequeue' of 'node', both (device whose
+    ingress it is on, device where it sends)."""
+
+    _numbers = itertools.count()
+
+    def __init__(
+        self, node: Node, queue: Queue, enqueue: tuple[str, str], dequeue: tuple[str, str]
+    ) -> None:
+        self.queue = queue
+        self._dir = mount_bpffs() / f"queue{next(self._numbers)}"
+        programs, maps = self._dir / "programs", self._dir / "maps"
+        self._dir.mkdir()
+        run("bpftool", "prog", "loadall", _object(), programs, "pinmaps", maps)
+        self._state = maps / "acdc_state"
+        add_htb(node, enqueue[1], queue.rate)
+        # Longer than the limit: only the program drops.
+        run_in(
+            *(node, "tc", "qdisc", "add", "dev", enqueue[1], "parent", "1:1"),
+            *("pfifo", "limit", "1000000"),
+        )
+        config = struct.pack(
+            "=5I",
+            _ifindex(node, enqueue[1]),
+            _ifindex(node, dequeue[1]),
+            queue.k,
+            queue.limit,
+            queue.drop_not_ect,
+        )
+        run(
+            *("bpftool", "map", "update", "pinned", maps / "acdc_config", "key", "hex"),
+            *("00", "00", "00", "00", "value", "hex", *(f"{byte:02x}" for byte in config)),
+        )
+        for name, device in (("dequeue", dequeue[0]), ("enqueue", enqueue[0])):
+            run_in(node, "tc", "qdisc", "replace", "dev", device, "clsact")
+            run_in(
+                *(node, "tc", "filter", "add", "dev", device, "ingress", "bpf"),
+                *("direct-action", "object-pinned", programs / f"acdc_{name}"),
+            )
+
+    def read(self) -> QueueState:
+        dump = json.loads(run("bpftool", "-j", "map", "dump", "pinned", self._state))
+        raw = bytes(int(byte, 16) for byte in dump[0]["value"])
+        return QueueState(*struct.unpack("=6Q", raw[:48]))
+
+    def close(self) -> None:
+        for path in self._dir.glob("*/*"):
+            path.unlink()
+
+
+def _ifindex(node: Node, device: str) -> int:
+    links: list[dict[str, Any]] = json.loads(run_in(node, "ip", "-j", "link", "show", device))
+    return int(links[0]["ifindex"])
+
+
+class MarkingLink(Link):
+    """A Mininet link with 'queue' from node1 to node2 and 'back' (the same if
+    None) from node2 to node1.  'marker' is red or bpf; None takes red if the
+    kernel has it."""
+
+    _numbers = itertools.count()
+
+    def __init__(
+        self,
+        node1: Node,
+        node2: Node,
+        queue: Queue | None = None,
+        back: Queue | None = None,
+        marker: str | None = None,
+        **params: Any,  # noqa: ANN401
+    ) -> None:
+        self.marker = marker or ("red" if has_red() else "bpf")
+        self._wire: Node | None = None
+        if self.marker == "bpf":
+            mount_bpffs()  # Before the namespace, which copies the mounts.
+            self._wire = Node(f"wire{next(self._numbers)}", inNamespace=True)
+        super().__init__(node1, node2, **params)
+        queue = queue or Queue()
+        ends = ((self.intf1, self.intf2, queue), (self.intf2, self.intf1, back or queue))
+        self.queues: dict[str, RedQueue | BpfQueue] = {}
+        """By the name of the node that sends into it."""
+        for number, (near, _, parameters) in enumerate(ends):
+            a, b, p, q = "abpq" if number == 0 else "baqp"
+            self.queues[near.node.name] = (
+                BpfQueue(self._wire, parameters, (a, p), (q, b))
+                if self._wire
+                else RedQueue(near.node, near.name, parameters)
+            )
+
+    def makeIntfPair(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401, N802
+        if self._wire is None:
+            return super().makeIntfPair(*args, **kwargs)
+        name1, name2, addr1, addr2, node1, node2 = args
+        for node, name, address, end in (
+            (node1, name1, addr1, "a"),
+            (node2, name2, addr2, "b"),
+        ):
+            mac = ["address", address] if address else []
+            run_in(
+                *(node, "ip", "link", "add", "name", name, *mac, "type", "veth"),
+                *("peer", "name", end, "netns", str(self._wire.pid)),
+            )
+        run_in(self._wire, "ip", "link", "add", "name", "p", "type", "veth", "peer", "name", "q")
+        for end in "abpq":
+            run_in(self._wire, "ip", "link", "set", "dev", end, "up")
+        return None
+
+    def stop(self) -> None:
+        super().stop()
+        for queue in self.queues.values():
+            queue.close()
+        if self._wire is not None:
+            self._wire.terminate()

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Mininet's classes for AC/DC: hosts that play guests, switches that are
+bridges of a patched ovs-vswitchd, and the network that owns it."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from mininet.net import Mininet
+from mininet.node import Host, Node, Switch
+from mininet.topo import Topo
+
+from .isolation import RUN, isolated
+from .link import BpfQueue, MarkingLink, RedQueue, run_in
+from .ovs import Ovs, Programs
+
+
+class AcdcHost(Host):
+    """A guest: an unmodified stack in a network namespace.
+
+    Without 'offload' (what a datapath on AF_PACKET needs) its device neither
+    segments nor leaves checksums open.  'sysctls' are of its namespace."""
+
+    def config(
+        self,
+        offload: bool = False,
+        sysctls: dict[str, object] | None = None,
+        **params: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        result = super().config(**params)
+        for intf in self.intfList():
+            if not offload and intf.name != "lo":
+                run_in(
+                    *(self, "ethtool", "-K", intf.name),
+                    *("tx", "off", "tso", "off", "gso", "off", "gro", "off"),
+                )
+        for key, value in (sysctls or {}).items():
+            run_in(self, "sysctl", "-q", "-w", f"{key}={value}")
+        return result
+
+    def start(self, *argv: str | Path) -> subprocess.Popen[str]:
+        """Runs 'argv' in the guest, with text pipes."""
+        words = [str(arg) for arg in argv]
+        process: subprocess.Popen[str] = self.popen(
+            words, stdin=subprocess.DEVNULL, text=True, bufsize=1
+        )
+        return process
+
+
+class AcdcSwitch(Switch):
+    """A bridge of 'ovs'.  It learns addresses, unless 'flows' (as ovs-ofctl
+    takes them) say how to forward; 'groups' come before them."""
+
+    def __init__(
+        self,
+        name: str,
+        ovs: Ovs,
+        flows: Sequence[str] = (),
+        groups: Sequence[str] = (),
+        **params: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__(name, **params)
+        self.ovs = ovs
+        self._flows = list(flows)
+        self._groups = list(groups)
+
+    def start(self, controllers: Sequence[Node]) -> None:
+        mode = "secure" if self._flows else "standalone"
+        words = [
+            *("add-br", self.name, "--", "set", "bridge", self.name),
+            *(f"datapath_type={self.ovs.datapath}", f"fail_mode={mode}"),
+            *(f"other_config:datapath-id={self.dpid}",),
+        ]
+        for intf in self.intfList():
+            if intf.name == "lo":
+                continue
+            words += [
+                *("--", "add-port", self.name, intf.name, "--", "set", "interface", intf.name),
+                f"ofport_request={self.ports[intf]}",
+            ]
+            if getattr(intf.link, "marker", None) == "red":
+                # Leave the qdiscs of this device alone.
+                words += [
+                    *("--", "set", "port", intf.name, f"qos=@{intf.name}"),
+                    *("--", f"--id=@{intf.name}", "create", "qos", "type=linux-noop"),
+                ]
+        self.ovs.vsctl(*words)
+        for group in self._groups:
+            self.ovs.ofctl("-O", "OpenFlow15", "add-group", self.name, group)
+        for flow in self._flows:
+            self.ovs.ofctl("-O", "OpenFlow15", "add-flow", self.name, flow)
+
+    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803
+        self.ovs.vsctl("--if-exists", "del-br", self.name)
+        super().stop(deleteIntfs)
+
+    def port_to(self, node: Node) -> str:
+        """The name of the port that leads to 'node'."""
+        return str(self.connectionsTo(node)[0][0].name)
+
+
+class AcdcNet(Mininet):
+    """A Mininet with an Open vSwitch of its own, started and stopped with it.
+
+    Use it as a context manager: what it made is gone after a failure too.  It
+    must run isolated (see isolation.enter()), or, with 'shared', where nothing
+    is to be kept from it, such as in a virtual machine made for it."""
+
+    _numbers = itertools.count()
+
+    def __init__(
+        self,
+        topo: Topo,
+        programs: Programs | None = None,
+        datapath: str = "netdev",
+        rundir: Path | None = None,
+        shared: bool = False,
+        **params: Any,  # noqa: ANN401
+    ) -> None:
+        if not (shared or isolated()):
+            raise RuntimeError("call acdc_mininet.enter() first: Mininet changes its namespace")
+        Mininet.inited = True  # Else it sets the machine's sysctls.
+        self.ovs = Ovs(rundir or RUN / f"ovs{next(self._numbers)}", programs, datapath)
+        self._stopped = False
+        params = {"host": AcdcHost, "controller": None, "autoStaticArp": True} | params
+        super().__init__(topo, switch=functools.partial(AcdcSwitch, ovs=self.ovs), **params)
+
+    def __enter__(self) -> AcdcNet:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        self.ovs.start()
+        super().start()
+        if self.ovs.datapath == "netdev":
+            self.ovs.enlarge_buffers()
+
+    def stop(self) -> None:
+        if self._stopped:
+            return
+        self._stopped = True
+        try:
+            self.ovs.check()
+            super().stop()
+        except Exception:
+            # ovs-vswitchd has died: without it bridges cannot be taken down in
+            # order, but the nodes can.
+            for node in [*self.hosts, *self.switches]:
+                node.terminate()
+        finally:
+            self.ovs.stop()
+
+    def guest_port(self, host: str) -> str:
+        """The name of the switch's interface that leads to 'host'."""
+        intf = self[host].defaultIntf()
+        near, far = intf.link.intf1, intf.link.intf2
+        return str((far if near is intf else near).name)
+
+    def bind(self, tenant: str, *hosts: str) -> None:
+        """Makes the ports of 'hosts' guest ports of 'tenant'."""
+        for host in hosts:
+            self.ovs.bind(self.guest_port(host), tenant)
+
+    def queue(self, source: str, target: str) -> RedQueue | BpfQueue:
+        """The queue at the output of 'source' towards 'target'."""
+        for link in self.links:
+            ends = {link.intf1.node.name, link.intf2.node.name}
+            if isinstance(link, MarkingLink) and ends == {source, target}:
+                return link.queues[source]
+        raise KeyError(f"no MarkingLink between {source} and {target}")
