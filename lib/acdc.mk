@@ -38,6 +38,11 @@ lib_libopenvswitch_la_SOURCES += \
 	lib/acdc-offload.h
 
 # Configuration and commands, which need the database's IDL.
-vswitchd_ovs_vswitchd_SOURCES +=
+vswitchd_ovs_vswitchd_SOURCES += \
+	lib/acdc-appctl.c \
+	lib/acdc-appctl.h \
+	lib/acdc-ovsdb.c \
+	lib/acdc-ovsdb.h
+MAN_FRAGMENTS += lib/acdc-unixctl.man
 
 EXTRA_DIST += lib/acdc.mk
