@@ -43,6 +43,5 @@ vswitchd_ovs_vswitchd_SOURCES += \
 	lib/acdc-appctl.h \
 	lib/acdc-ovsdb.c \
 	lib/acdc-ovsdb.h
-MAN_FRAGMENTS += lib/acdc-unixctl.man
 
 EXTRA_DIST += lib/acdc.mk

@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The build: what configure finds and says, how the tree of Open vSwitch is
+patched and kept up to date, and the distribution.  On a copy of the project,
+with the sources of Open vSwitch that the project's own build uses."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PATCHES = "ovs-patches/openvswitch-3.1"
+# What make exported to the tests is not for the makes that they run.
+ENVIRON = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+
+
+def run(*command: str | Path, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        env=ENVIRON | env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def succeed(*command: str | Path, cwd: Path) -> str:
+    result = run(*command, cwd=cwd)
+    assert result.returncode == 0, result.stdout
+    return result.stdout
+
+
+def project_files() -> list[str]:
+    if (ROOT / ".git").exists():
+        return succeed("git", "-c", "safe.directory=*", "ls-files", cwd=ROOT).splitlines()
+    return (ROOT / "MANIFEST").read_text().splitlines()
+
+
+@pytest.fixture(scope="session")
+def ovs_source() -> Path:
+    """What the project's own build was configured with."""
+    makefile = Path(os.environ.get("ACDC_ENV", ROOT / "build/env")).parents[1] / "Makefile"
+    match = re.search(r"^OVS_SOURCE = (.+)$", makefile.read_text(), re.M)
+    assert match
+    return Path(match[1])
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh copy of the project, with a configure."""
+    copy = tmp_path_factory.mktemp("project")
+    names = [name for name in project_files() if (ROOT / name).is_file()]
+    for name in names:
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, copy / name)
+    # A copy that is no repository: a distribution has this list instead.
+    (copy / "MANIFEST").write_text("\n".join(names) + "\n")
+    succeed("./boot.sh", cwd=copy)
+    return copy
+
+
+def configure(project: Path, build: Path, *args: str, **env: str) -> str:
+    build.mkdir(exist_ok=True)
+    result = run(project / "configure", *args, cwd=build, **env)
+    return f"{result.stdout}\nexit status {result.returncode}"
+
+
+# --- configure ---------------------------------------------------------------
+
+
+def test_every_missing_dependency_is_named_with_its_package(project: Path, tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    gone = ("autoreconf", "libtoolize", "git", "pkg-config")
+    for program in Path("/usr/bin").iterdir():
+        if program.name not in gone and not program.name.endswith("-pkg-config"):
+            (programs / program.name).symlink_to(program)
+    output = configure(project, tmp_path / "b", PATH=str(programs))
+    assert "exit status 0" not in output
+    error = output.split("error: missing:")[1]
+    for package in ("autoconf", "libtool", "git", "pkg-config"):
+        assert f"(package {package})" in error
+    assert re.search(r"apt-get install.* autoconf\b.* libtool\b", error)
+
+
+def test_a_missing_compiler_is_named(project: Path, tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for program in Path("/usr/bin").iterdir():
+        if not re.search(r"gcc|clang|cc$|c99|c89|tcc", program.name):
+            (programs / program.name).symlink_to(program)
+    output = configure(project, tmp_path / "b", PATH=str(programs))
+    assert "a C compiler (package build-essential)" in output
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("--with-ovs-source=/nonexistent", "no such file or directory: /nonexistent"),
+        ("--with-ovs-source=/etc", "not sources of Open vSwitch"),
+        ("--with-dpdk=perhaps", "bad value perhaps for --with-dpdk"),
+    ],
+)
+def test_a_bad_option_is_refused(project: Path, tmp_path: Path, option: str, says: str) -> None:
+    output = configure(project, tmp_path / "b", option)
+    assert says in output
+    assert "exit status 0" not in output
+
+
+def test_another_version_is_refused(project: Path, tmp_path: Path) -> None:
+    sources = tmp_path / "ovs"
+    sources.mkdir()
+    (sources / "configure.ac").write_text("AC_INIT(openvswitch, 1.4.0, bugs@openvswitch.org)\n")
+    output = configure(project, tmp_path / "b", f"--with-ovs-source={sources}")
+    assert "no patches for Open vSwitch 1.4.0; there are patches for: 3.1" in output
+
+
+@pytest.mark.parametrize(
+    ("options", "passed"),
+    [
+        (["--without-dpdk"], None),
+        (["--with-dpdk=no"], None),
+        (["--with-dpdk=shared"], "--with-dpdk=shared"),
+        (["--with-dpdk=static"], "--with-dpdk=static"),
+        ([], "--with-dpdk=shared"),
+    ],
+)
+def test_dpdk(
+    project: Path, ovs_source: Path, tmp_path: Path, options: list[str], passed: str | None
+) -> None:
+    if passed and run("pkg-config", "--exists", "libdpdk", cwd=tmp_path).returncode:
+        pytest.skip("no libdpdk-dev")
+    build = tmp_path / "b"
+    output = configure(project, build, f"--with-ovs-source={ovs_source}", *options)
+    assert "exit status 0" in output
+    flags = re.findall(r"--with-dpdk\S*", (build / "build/configure-ovs").read_text())
+    assert flags == ([passed] if passed else [])
+
+
+def test_directories_and_flags_reach_open_vswitch(
+    project: Path, ovs_source: Path, tmp_path: Path
+) -> None:
+    build = tmp_path / "b"
+    output = configure(
+        project, build, f"--with-ovs-source={ovs_source}", "--prefix=/opt/acdc", "CFLAGS=-O1 -g",
+        "--sysconfdir=/etc", "--localstatedir=/var", "--runstatedir=/run", "--enable-Werror",
+    )  # fmt: skip
+    assert "exit status 0" in output
+    # The script's last line, with printf in the place of ./configure.
+    line = (build / "build/configure-ovs").read_text().splitlines()[-1]
+    command = line.replace("exec ./configure", "printf '%s\\n'", 1)
+    args = succeed("sh", "-c", command, cwd=build).splitlines()
+    assert {
+        "--prefix=/opt/acdc", "--sysconfdir=/etc", "--localstatedir=/var", "CFLAGS=-O1 -g",
+        "--with-rundir=/run/openvswitch", "--enable-Werror",
+    } <= set(args)  # fmt: skip
+    assert not [arg for arg in args if "ovs-source" in arg]
+
+
+# --- The tree of Open vSwitch ------------------------------------------------
+
+
+class Tree:
+    """A copy of the project and the tree that it patches."""
+
+    def __init__(self, project: Path, source: Path, directory: Path) -> None:
+        self.project = directory / "project"
+        shutil.copytree(project, self.project, symlinks=True)
+        self.source = source
+        self.tree = directory / "openvswitch"
+        self.patches = self.project / PATCHES
+
+    def update(self) -> str:
+        result = run(
+            self.project / "build-aux/ovs-tree", "update", self.source, self.tree,
+            "--patches", self.patches, "--project", self.project, cwd=self.project,
+        )  # fmt: skip
+        return f"{result.stdout}\nexit status {result.returncode}"
+
+    def git(self, *args: str) -> str:
+        return succeed("git", f"--git-dir={self.tree}.git", *args, cwd=self.tree)
+
+    def times(self) -> dict[str, int]:
+        paths = [p for p in self.tree.rglob("*") if p.is_file()]
+        return {str(p.relative_to(self.tree)): p.stat().st_mtime_ns for p in paths}
+
+
+@pytest.fixture
+def tree(project: Path, ovs_source: Path, tmp_path: Path) -> Tree:
+    made = Tree(project, ovs_source, tmp_path)
+    output = made.update()
+    assert "exit status 0" in output, output
+    return made
+
+
+def test_every_patch_is_applied_as_a_commit(tree: Tree) -> None:
+    patches = sorted(tree.patches.glob("*.patch"))
+    subjects = tree.git("log", "--reverse", "--format=%s", "pristine..HEAD").splitlines()
+    assert len(subjects) == len(patches) > 0
+    assert tree.git("status", "--porcelain", "--untracked-files=no") == ""
+
+
+def test_our_files_are_beside_upstreams(tree: Tree) -> None:
+    for path in tree.project.glob("datapath/*.[ch]"):
+        assert (tree.tree / "acdc" / path.name).read_bytes() == path.read_bytes()
+    for path in tree.project.glob("lib/*.[ch]"):
+        assert (tree.tree / "lib" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_without_a_change_nothing_is_written(tree: Tree) -> None:
+    before = tree.times()
+    assert "COPY" not in tree.update()
+    assert tree.times() == before
+
+
+def test_an_edit_writes_one_file(tree: Tree) -> None:
+    before = tree.times()
+    with (tree.project / "datapath/acdc.h").open("a") as stream:
+        stream.write("/* An edit. */\n")
+    assert "exit status 0" in tree.update()
+    after = tree.times()
+    assert {name for name in after if after[name] != before.get(name)} == {"acdc/acdc.h"}
+
+
+def test_a_new_patch_writes_only_what_it_changes(tree: Tree) -> None:
+    before = tree.times()
+    news = tree.tree / "NEWS"
+    news.write_text("A line.\n" + news.read_text())
+    tree.git("-c", "user.name=t", "-c", "user.email=t@localhost", "commit", "-qam", "Add a line.")
+    patch = tree.git("format-patch", "--stdout", "-1")
+    tree.git("reset", "-q", "--hard", "HEAD^")
+    (tree.patches / "9999-line.patch").write_text(patch)
+    with (tree.patches / "series").open("a") as stream:
+        stream.write("9999-line.patch\n")
+    assert "exit status 0" in tree.update()
+    assert news.read_text().startswith("A line.\n")
+    after = tree.times()
+    assert {name for name in after if after[name] != before.get(name)} == {"NEWS"}
+
+
+def test_a_patch_that_does_not_apply_is_named(tree: Tree) -> None:
+    head = tree.git("rev-parse", "HEAD")
+    patch = next(tree.patches.glob("0001-*.patch"))
+    text = patch.read_text()
+    patch.write_text(text.replace("\n include ", "\n includes "))
+    assert patch.read_text() != text
+    output = tree.update()
+    assert f"{patch.name} does not apply" in output
+    assert "exit status 1" in output
+    assert tree.git("rev-parse", "HEAD") == head
+
+
+def test_a_patch_that_is_not_in_the_series_is_named(tree: Tree) -> None:
+    (tree.patches / "9999-forgotten.patch").write_text("")
+    output = tree.update()
+    assert re.search(r"not in .*series: 9999-forgotten\.patch", output)
+    assert "exit status 1" in output
+
+
+def test_edits_of_the_tree_are_not_lost(tree: Tree) -> None:
+    news = tree.tree / "NEWS"
+    news.write_text("Not committed.\n" + news.read_text())
+    with next(tree.patches.glob("0001-*.patch")).open("a") as stream:
+        stream.write("\n")
+    output = tree.update()
+    assert "was edited" in output
+    assert "exit status 1" in output
+    assert news.read_text().startswith("Not committed.\n")
+
+
+def test_a_source_that_is_not_listed_is_named(tree: Tree) -> None:
+    (tree.project / "datapath/acdc-forgotten.c").write_text("")
+    output = tree.update()
+    assert "lib/acdc.mk does not list acdc/acdc-forgotten.c" in output
+    assert "exit status 1" in output
+
+
+def test_a_directory_serves_as_a_tarball_does(tree: Tree, tmp_path: Path) -> None:
+    with tarfile.open(tree.source) as tar:
+        tar.extractall(tmp_path / "unpacked")
+    (directory,) = (tmp_path / "unpacked").iterdir()
+    other = tmp_path / "other"
+    command: list[str | Path] = [tree.project / "build-aux/ovs-tree", "update", directory, other]
+    succeed(*command, "--patches", tree.patches, "--project", tree.project, cwd=tmp_path)
+    # The same contents have the same object.
+    tree_of = ("rev-parse", "HEAD^{tree}")
+    other_hash = succeed("git", f"--git-dir={other}.git", *tree_of, cwd=tmp_path)
+    assert other_hash == tree.git(*tree_of)
+
+
+def test_the_users_settings_of_git_do_not_matter(
+    project: Path, ovs_source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gitconfig").write_text(
+        "[commit]\n\tgpgSign = true\n[core]\n\thooksPath = /nonexistent\n\tautocrlf = true\n"
+    )
+    monkeypatch.setitem(ENVIRON, "GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
+    monkeypatch.setitem(ENVIRON, "HOME", str(tmp_path))
+    made = Tree(project, ovs_source, tmp_path)
+    assert "exit status 0" in made.update()
+
+
+# --- The distribution --------------------------------------------------------
+
+
+def test_the_distribution_is_complete_and_makes_itself(
+    project: Path, ovs_source: Path, tmp_path: Path
+) -> None:
+    option = f"--with-ovs-source={ovs_source}"
+    assert "exit status 0" in configure(project, tmp_path / "b", option)
+    succeed("make", "dist", cwd=tmp_path / "b")
+    (archive,) = (tmp_path / "b").glob("acdc-*.tar.gz")
+    with tarfile.open(archive) as tar:
+        tar.extractall(tmp_path / "d")
+    (unpacked,) = (tmp_path / "d").iterdir()
+    names = set((project / "MANIFEST").read_text().split("\n")) - {""}
+    assert {name for name in names if not (unpacked / name).is_file()} == set()
+    for name in names:
+        assert os.access(unpacked / name, os.X_OK) == os.access(project / name, os.X_OK), name
+
+    # It needs no boot.sh, patches Open vSwitch, and makes the same distribution.
+    assert "exit status 0" in configure(unpacked, tmp_path / "b2", option)
+    succeed("make", "ovs-source", cwd=tmp_path / "b2")
+    assert (tmp_path / "b2/build/openvswitch/acdc/acdc.h").exists()
+    succeed("make", "dist", cwd=tmp_path / "b2")
+    (again,) = (tmp_path / "b2").glob("acdc-*.tar.gz")
+    with tarfile.open(archive) as first, tarfile.open(again) as second:
+        assert sorted(first.getnames()) == sorted(second.getnames())
+
+
+def test_install(tmp_path: Path) -> None:
+    """The project's own build installs ovs-vswitchd and its schema."""
+    build = Path(os.environ.get("ACDC_ENV", ROOT / "build/env")).parents[1]
+    succeed("make", "install", f"DESTDIR={tmp_path}", cwd=build)
+    (daemon,) = tmp_path.rglob("sbin/ovs-vswitchd")
+    assert "ovs-vswitchd (Open vSwitch)" in succeed(daemon, "--version", cwd=tmp_path)
+    (schema,) = tmp_path.rglob("vswitch.ovsschema")
+    assert '"Open_vSwitch"' in schema.read_text()
