@@ -44,4 +44,6 @@ vswitchd_ovs_vswitchd_SOURCES += \
 	lib/acdc-ovsdb.c \
 	lib/acdc-ovsdb.h
 
+MAN_FRAGMENTS += lib/acdc-unixctl.man
+
 EXTRA_DIST += lib/acdc.mk
