@@ -159,8 +159,15 @@ acdc_netdev_port_set(struct acdc_netdev *an, struct acdc_netdev_port *port,
         error = ENOENT;
     }
     if (tenant) {
-        bool is_new = !port->owner || strcmp(port->tenant, tenant);
+        bool is_new = (!port->owner || strcmp(port->tenant, tenant)
+                       || strncmp(port->name, name,
+                                  sizeof port->name - 1));
 
+        /* The engine would make a new handle and free the old one while
+         * others may still pick it up. */
+        if (is_new && port->owner) {
+            acdc_netdev_port_unbind(port);
+        }
         if (!port->owner) {
             port->owner = an;
             ovs_list_push_back(&an->ports, &port->node);
@@ -469,9 +476,16 @@ acdc_netdev_del_tenant(struct dpif *dpif, const char *name)
 {
     struct acdc_netdev *an = dpif_netdev_get_acdc(dpif);
     struct acdc *engine = acdc_netdev_engine(an);
+    struct acdc_netdev_port *port;
     int error;
 
     ovs_mutex_lock(&an->mutex);
+    /* Removing a tenant frees the handles of its ports. */
+    LIST_FOR_EACH_SAFE (port, node, &an->ports) {
+        if (!strcmp(port->tenant, name)) {
+            acdc_netdev_port_unbind(port);
+        }
+    }
     error = engine ? acdc_tenant_del(engine, name) : ENOENT;
     free(shash_find_and_delete(&an->events, name));
     ovs_mutex_unlock(&an->mutex);
