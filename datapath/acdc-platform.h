@@ -17,6 +17,7 @@
 #include <linux/kernel.h>
 #include <linux/mm.h>
 #include <linux/prefetch.h>
+#include <linux/rcupdate.h>
 #include <linux/slab.h>
 #include <linux/smp.h>
 #include <linux/spinlock.h>
@@ -45,6 +46,10 @@ typedef u64 acdc_a64;
 /* Pointers published to lock-free readers. */
 #define acdc_ptr_load(P) smp_load_acquire(P)
 #define acdc_ptr_store(P, V) smp_store_release(P, V)
+
+/* For what runs outside of acdc_process(). */
+static inline void acdc_read_lock(void) { rcu_read_lock(); }
+static inline void acdc_read_unlock(void) { rcu_read_unlock(); }
 
 /* Held for a few dozen instructions, never across a call to the host.
  * Bottom halves are off wherever the engine runs. */
@@ -94,6 +99,10 @@ typedef _Atomic uint64_t acdc_a64;
 
 #define acdc_ptr_load(P) __atomic_load_n(P, __ATOMIC_ACQUIRE)
 #define acdc_ptr_store(P, V) __atomic_store_n(P, V, __ATOMIC_RELEASE)
+
+/* A thread of ovs-vswitchd is in a read section until it quiesces. */
+static inline void acdc_read_lock(void) { }
+static inline void acdc_read_unlock(void) { }
 
 /* A spinlock of four bytes: the flow table has one a connection, and PMD
  * threads must never sleep. */

@@ -314,6 +314,14 @@ acdc_port_bind(struct acdc *a, uint32_t port_no, const char *port_name,
     return port;
 }
 
+void
+acdc_port_set_mtu(struct acdc_port *port, uint32_t mtu)
+{
+    if (acdc_a32_read(&port->mtu) != mtu) {
+        acdc_a32_set(&port->mtu, mtu);
+    }
+}
+
 int
 acdc_port_unbind(struct acdc *a, uint32_t port_no)
 {

@@ -512,6 +512,7 @@ acdc_sweep(struct acdc *a, uint64_t now, uint32_t budget)
     for (; budget; budget--) {
         struct acdc_flow *f, *next;
 
+        acdc_read_lock();
         for (f = acdc_ptr_load(&t->buckets[a->sweep_hand]); f; f = next) {
             struct acdc_tenant *tenant = flow_tenant(f);
             bool closed;
@@ -523,6 +524,7 @@ acdc_sweep(struct acdc *a, uint64_t now, uint32_t budget)
                              .counters[ACDC_C_FLOWS_EXPIRED], 1);
             }
         }
+        acdc_read_unlock();
         if (++a->sweep_hand > t->mask) {
             a->sweep_hand = 0;
             return true;
@@ -541,6 +543,7 @@ acdc_flush(struct acdc *a, const char *tenant, const uint32_t *port_no)
     for (i = 0; t && i <= t->mask; i++) {
         struct acdc_flow *f, *next;
 
+        acdc_read_lock();
         for (f = acdc_ptr_load(&t->buckets[i]); f; f = next) {
             next = acdc_ptr_load(&f->next);
             if ((!tenant || !strcmp(flow_tenant(f)->name, tenant))
@@ -548,6 +551,7 @@ acdc_flush(struct acdc *a, const char *tenant, const uint32_t *port_no)
                 n += acdc_flow_remove(a, f);
             }
         }
+        acdc_read_unlock();
     }
     return n;
 }

@@ -148,6 +148,8 @@ int acdc_tenant_del(struct acdc *, const char *name);
 struct acdc_port *acdc_port_bind(struct acdc *, uint32_t port_no,
                                  const char *port_name, const char *tenant,
                                  uint32_t mtu);
+/* Bytes, of the IP packet.  Any thread. */
+void acdc_port_set_mtu(struct acdc_port *, uint32_t mtu);
 /* 0 or ENOENT. */
 int acdc_port_unbind(struct acdc *, uint32_t port_no);
 

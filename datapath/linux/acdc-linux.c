@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+/* AC/DC in the kernel datapath: what the engine asks of its host
+ * (acdc-platform.h), and the way of an skb through it. */
+
+#include <linux/if_arp.h>
+#include <linux/if_ether.h>
+#include <linux/if_vlan.h>
+#include <linux/ktime.h>
+#include <linux/module.h>
+#include <linux/random.h>
+#include <linux/rcupdate.h>
+#include <linux/skbuff.h>
+#include <net/genetlink.h>
+#include <net/sock.h>
+
+#include "../datapath.h"
+#include "../vport.h"
+#include "acdc-dp.h"
+#include "acdc-linux.h"
+
+enum {
+	/* Headers are pulled into the linear part as far as this: Ethernet,
+	 * two VLAN tags, IPv6 with some extensions, TCP. */
+	ACDC_PULL = ETH_HLEN + 2 * VLAN_HLEN + 40 + 40 + 60,
+	/* Of packets made here, for tunnel headers. */
+	ACDC_HEADROOM = 128,
+	ACDC_SWEEP_BUCKETS = 4096,	/* In one go, ... */
+	ACDC_SWEEP_STEP_MS = 10,	/* ... then a pause, ... */
+	ACDC_SWEEP_PASS_MS = 1000,	/* ... and a longer one after all. */
+};
+
+/* One packet on its way through the engine. */
+struct acdc_way {
+	struct sk_buff *fack;
+	__wsum headers;		/* CHECKSUM_COMPLETE: sum before the edits. */
+};
+
+/* Memory. */
+
+static void acdc_rcu_free(struct rcu_head *rcu)
+{
+	struct acdc_rcu *r = container_of(rcu, struct acdc_rcu, rcu);
+
+	r->free(r);
+}
+
+void acdc_host_defer(struct acdc_rcu *r)
+{
+	call_rcu(&r->rcu, acdc_rcu_free);
+}
+
+void *acdc_host_alloc(size_t size, bool atomic)
+{
+	return atomic ? kzalloc(size, GFP_ATOMIC | __GFP_NOWARN)
+		      : kvzalloc(size, GFP_KERNEL_ACCOUNT);
+}
+
+void acdc_host_free(void *p)
+{
+	kvfree(p);
+}
+
+u32 acdc_host_seed(void)
+{
+	return get_random_u32();
+}
+
+/* Packets. */
+
+static uint8_t *acdc_refresh(struct acdc_pkt *p, struct sk_buff *skb)
+{
+	p->data = skb->data;
+	p->len = skb->len;
+	p->hlen = skb_headlen(skb);
+	return p->data;
+}
+
+/* The headers moved by 'delta' relative to skb->head. */
+static void acdc_move_headers(struct sk_buff *skb, int delta)
+{
+	if (skb_mac_header_was_set(skb))
+		skb->mac_header += delta;
+	skb->network_header += delta;
+	if (skb_transport_header_was_set(skb))
+		skb->transport_header += delta;
+	if (skb->ip_summed == CHECKSUM_PARTIAL)
+		skb->csum_start += delta;
+}
+
+uint8_t *acdc_host_push(struct acdc_pkt *p, unsigned int n)
+{
+	struct sk_buff *skb = p->host;
+
+	if (skb_cow_head(skb, n))
+		return NULL;
+	__skb_push(skb, n);
+	acdc_move_headers(skb, -(int)n);
+	return acdc_refresh(p, skb);
+}
+
+uint8_t *acdc_host_pull(struct acdc_pkt *p, unsigned int n)
+{
+	struct sk_buff *skb = p->host;
+
+	__skb_pull(skb, n);
+	acdc_move_headers(skb, n);
+	return acdc_refresh(p, skb);
+}
+
+bool acdc_host_writable(struct acdc_pkt *p)
+{
+	unsigned int headers = p->l4_ofs + p->tcp_hlen;
+	struct sk_buff *skb = p->host;
+	struct acdc_way *way = p->aux;
+
+	if (skb_ensure_writable(skb, headers))
+		return false;
+	acdc_refresh(p, skb);
+	if (skb->ip_summed == CHECKSUM_COMPLETE)
+		way->headers = csum_partial(skb->data, headers, 0);
+	return true;
+}
+
+uint8_t *acdc_host_inject(struct acdc_pkt *like, unsigned int len)
+{
+	const struct sk_buff *skb = like->host;
+	struct acdc_way *way = like->aux;
+	struct sk_buff *fack;
+
+	if (way->fack)
+		return NULL;
+	fack = alloc_skb(ACDC_HEADROOM + len, GFP_ATOMIC | __GFP_NOWARN);
+	if (!fack)
+		return NULL;
+	skb_reserve(fack, ACDC_HEADROOM);
+	skb_put(fack, len);
+	skb_reset_mac_header(fack);
+	skb_set_network_header(fack, like->l3_ofs);
+	fack->dev = skb->dev;
+	fack->protocol = skb->protocol;
+	fack->priority = skb->priority;
+	fack->mark = skb->mark;
+	fack->pkt_type = skb->pkt_type;
+	__vlan_hwaccel_copy_tag(fack, skb);
+	way->fack = fack;
+	return fack->data;
+}
+
+static struct sk_buff *acdc_way_through(struct acdc_port *port,
+					enum acdc_dir dir,
+					struct vport *vport,
+					struct sk_buff *skb,
+					struct acdc_way *way)
+{
+	unsigned int pull = min_t(unsigned int, skb->len, ACDC_PULL);
+	struct acdc_pkt p;
+
+	/* Without memory the engine sees less, and passes what it does not
+	 * understand. */
+	if (skb_headlen(skb) < pull)
+		__pskb_pull_tail(skb, pull - skb_headlen(skb));
+
+	acdc_port_set_mtu(port, READ_ONCE(vport->dev->mtu));
+	acdc_pkt_init(&p, skb->data, skb->len, skb_headlen(skb));
+	if (vport->dev->type != ARPHRD_ETHER)
+		p.ethertype = ntohs(skb->protocol);
+	p.gso = skb_is_gso(skb);
+	p.csum_partial = skb->ip_summed == CHECKSUM_PARTIAL;
+	p.host = skb;
+	p.aux = way;
+	acdc_process(port, dir, &p, 1, ktime_get_ns());
+
+	if (p.verdict == ACDC_DROP) {
+		consume_skb(skb);
+		return NULL;
+	}
+	if (p.edited && skb->ip_summed == CHECKSUM_COMPLETE) {
+		/* All headers before the payload have an even length, so the
+		 * rest of the sum stays as it is. */
+		skb->csum = csum_sub(skb->csum, way->headers);
+		skb->csum = csum_add(skb->csum,
+				     csum_partial(skb->data,
+						  p.l4_ofs + p.tcp_hlen, 0));
+	}
+	return skb;
+}
+
+struct sk_buff *ovs_acdc_egress(struct acdc_port *port, struct vport *vport,
+				struct sk_buff *skb, struct sk_buff **fack)
+{
+	struct acdc_way way = { .fack = NULL };
+
+	skb = acdc_way_through(port, ACDC_EGRESS, vport, skb, &way);
+	*fack = way.fack;
+	return skb;
+}
+
+struct sk_buff *ovs_acdc_ingress(struct acdc_port *port, struct vport *vport,
+				 struct sk_buff *skb)
+{
+	struct acdc_way way = { .fack = NULL };
+
+	/* Nothing is injected towards a guest. */
+	return acdc_way_through(port, ACDC_INGRESS, vport, skb, &way);
+}
+
+/* Life. */
+
+static void acdc_dp_sweep(struct work_struct *work)
+{
+	struct acdc_dp *adp = container_of(to_delayed_work(work),
+					   struct acdc_dp, sweep);
+	unsigned int pause = ACDC_SWEEP_STEP_MS;
+
+	mutex_lock(&adp->mutex);
+	rcu_read_lock();
+	if (acdc_sweep(adp->engine, ktime_get_ns(), ACDC_SWEEP_BUCKETS))
+		pause = ACDC_SWEEP_PASS_MS;
+	rcu_read_unlock();
+	mutex_unlock(&adp->mutex);
+	queue_delayed_work(system_power_efficient_wq, &adp->sweep,
+			   msecs_to_jiffies(pause));
+}
+
+struct acdc_dp *ovs_acdc_dp(struct datapath *dp, bool create)
+{
+	struct acdc_dp *adp = dp->acdc;
+
+	if (adp || !create)
+		return adp;
+	adp = kzalloc(sizeof(*adp), GFP_KERNEL);
+	if (!adp)
+		return NULL;
+	adp->engine = acdc_create(NULL);
+	if (!adp->engine) {
+		kfree(adp);
+		return NULL;
+	}
+	mutex_init(&adp->mutex);
+	INIT_DELAYED_WORK(&adp->sweep, acdc_dp_sweep);
+	queue_delayed_work(system_power_efficient_wq, &adp->sweep, 0);
+	dp->acdc = adp;
+	return adp;
+}
+
+void ovs_acdc_detach_port(struct vport *vport)
+{
+	struct acdc_dp *adp = vport->dp->acdc;
+
+	if (!adp || !rcu_access_pointer(vport->acdc))
+		return;
+	RCU_INIT_POINTER(vport->acdc, NULL);
+	mutex_lock(&adp->mutex);
+	rcu_read_lock();
+	acdc_port_unbind(adp->engine, vport->port_no);
+	rcu_read_unlock();
+	mutex_unlock(&adp->mutex);
+}
+
+void ovs_acdc_stop(struct datapath *dp)
+{
+	if (dp->acdc)
+		cancel_delayed_work_sync(&dp->acdc->sweep);
+}
+
+void ovs_acdc_free(struct datapath *dp)
+{
+	if (!dp->acdc)
+		return;
+	rcu_read_lock();
+	acdc_destroy(dp->acdc->engine);
+	rcu_read_unlock();
+	kfree(dp->acdc);
+}
+
+int ovs_acdc_init(void)
+{
+	return genl_register_family(&ovs_acdc_genl_family);
+}
+
+void ovs_acdc_exit(void)
+{
+	genl_unregister_family(&ovs_acdc_genl_family);
+	/* The callbacks that ovs_acdc_free() made from a callback. */
+	rcu_barrier();
+}
