@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs one scenario: inside the lab's kernel, or natively in namespaces of
+its own.  Reads RUN_DIR/config.json, writes RUN_DIR/result.json."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from acdc_lab import results  # noqa: E402
+from acdc_lab.net import Network  # noqa: E402
+from acdc_lab.ovs import OpenVSwitch  # noqa: E402
+from acdc_lab.scenarios import SCENARIOS, Options, Plan, Traffic  # noqa: E402
+
+PORT = 5001
+SIZES = Path(__file__).resolve().parents[1] / "sizes"
+
+
+def say(text: str) -> None:
+    print(f"lab> {text}", flush=True)
+
+
+class Run:
+    def __init__(self, run_dir: Path, config: dict[str, Any]) -> None:
+        self.dir = run_dir
+        self.virtual: bool = config["virtual"]
+        self.tool: str = config["tool"]
+        self.options = Options.from_json(config["options"])
+        self.plan: Plan = SCENARIOS[self.options.scenario](self.options)
+        self.net = Network(self.plan, self.options)
+        self.ovs = OpenVSwitch(
+            config["programs"], Path("/run/acdc-ovs") if self.virtual else run_dir / "ovs",
+            self.options.datapath,
+        )  # fmt: skip
+        self.helpers: list[subprocess.Popen[bytes]] = []
+        self.trace: list[dict[str, Any]] = []
+        self.start_ns = 0
+
+    def run(self) -> dict[str, Any]:
+        try:
+            say("topology")
+            self.net.build()
+            say("Open vSwitch")
+            self.ovs.start(handlers_need_time=self.virtual)
+            self._configure_switch()
+            self._servers()
+            if self.options.capture:
+                self._capture()
+            before = {host: self.net.counters(host) for host in self.net.hosts}
+            clients = self._clients()
+            say("traffic")
+            outputs = self._wait(clients)
+            say("counters")
+            after = {host: self.net.counters(host) for host in self.net.hosts}
+            return self._result(outputs, before, after)
+        finally:
+            self._log_files()
+            for helper in self.helpers:
+                helper.terminate()
+                helper.wait()
+            self.ovs.stop()
+            self.net.close()
+
+    def _configure_switch(self) -> None:
+        options = self.options
+        for switch in self.plan.switches:
+            self.ovs.add_bridge(switch)
+            ports = [port.name for port in self.net.ports if port.switch == switch]
+            self.ovs.add_ports(switch, ports)
+        if options.acdc:
+            for tenant in sorted({host.tenant for host in self.plan.hosts}):
+                self.ovs.set_tenant(tenant, options.tenant, options.rules)
+            for port in self.net.ports:
+                if port.host:
+                    self.ovs.bind(port.name, self.net.hosts[port.host].tenant)
+
+    def _servers(self) -> None:
+        targets = {name for traffic in self.plan.traffic for name in traffic.to}
+        for name in self.net.hosts:
+            if name in targets:
+                command = [self.tool, "server", "--port", str(PORT)]
+                with self.net.inside(name):
+                    self.helpers.append(subprocess.Popen(command))
+
+    def _capture(self) -> None:
+        self.dir.joinpath("pcap").mkdir(exist_ok=True)
+        for port in self.net.ports:
+            # 'eth0' of a guest is what the guest sees, the trunk what the
+            # network sees: the engine is between the two.
+            name = port.host or port.name
+            device = "eth0" if port.host else port.name
+            command = [
+                "tcpdump", "-i", device, "-s", "140", "-U", "-Z", "root",
+                "-w", str(self.dir / "pcap" / f"{name}.pcap"), "tcp",
+            ]  # fmt: skip
+            with self.net.inside(port.host) if port.host else contextlib.nullcontext():
+                self.helpers.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
+        time.sleep(1)
+
+    def _clients(self) -> list[tuple[Traffic, subprocess.Popen[bytes]]]:
+        options = self.options
+        self.start_ns = time.monotonic_ns() + 2_000_000_000
+        clients = []
+        for index, traffic in enumerate(self.plan.traffic):
+            args = list(traffic.args)
+            if "--load" in args:
+                at = args.index("--load")
+                load = float(args[at + 1])
+                sizes = SIZES / f"{args[args.index('--sizes') + 1]}.txt"
+                args[args.index("--sizes") + 1] = str(sizes)
+                args[at : at + 2] = ["--rate", str(load * options.rate / 8 / mean_size(sizes))]
+            seconds = traffic.seconds or options.seconds - traffic.start
+            command = [
+                self.tool, traffic.kind,
+                "--to", ",".join(self.net.address[name] for name in traffic.to),
+                "--port", str(PORT),
+                "--start", str(self.start_ns + int(traffic.start * 1e9)),
+                "--seconds", str(seconds),
+                *(["--interval", str(options.interval)] if traffic.kind == "bulk" else []),
+                *(["--seed", str(options.seed * 1000 + index)] if traffic.kind != "bulk" else []),
+                *args,
+            ]  # fmt: skip
+            output = (self.dir / f"{traffic.name}.json").open("w")
+            with self.net.inside(traffic.source):
+                process = subprocess.Popen(command, stdout=output)
+            clients.append((traffic, process))
+        return clients
+
+    def _wait(
+        self, clients: list[tuple[Traffic, subprocess.Popen[bytes]]]
+    ) -> list[tuple[Traffic, dict[str, Any]]]:
+        options = self.options
+        threads = [threading.Thread(target=self._progress, daemon=True)]
+        if options.trace and options.acdc:
+            threads.append(threading.Thread(target=self._trace, daemon=True))
+        if options.restart:
+            threads.append(threading.Thread(target=self._restart, daemon=True))
+        for thread in threads:
+            thread.start()
+        outputs = []
+        for traffic, process in clients:
+            # Where the network is so broken that a client hangs, its flow is
+            # a failure, not the whole run.
+            limit = 2 * options.seconds + 60
+            try:
+                process.wait(limit)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            text = (self.dir / f"{traffic.name}.json").read_text()
+            try:
+                outputs.append((traffic, json.loads(text)))
+            except json.JSONDecodeError:
+                outputs.append((traffic, {"connected": None, "error": "no output"}))
+        return outputs
+
+    def _sleep_to(self, seconds: float) -> None:
+        ahead = self.start_ns / 1e9 + seconds - time.monotonic()
+        if ahead > 0:
+            time.sleep(ahead)
+
+    def _progress(self) -> None:
+        step = max(0.1, self.options.seconds / 10)
+        for i in range(1, 11):
+            self._sleep_to(i * step)
+            say(f"{i * step:.1f} of {self.options.seconds:g} s")
+
+    def _trace(self) -> None:
+        count = int(self.options.seconds / self.options.trace)
+        for i in range(1, count + 1):
+            self._sleep_to(i * self.options.trace)
+            flows = self.ovs.appctl_json("acdc/dump-flows")
+            queues = {queue["queue"]: queue["backlog"] for queue in self.net.queues()}
+            self.trace.append({"t": i * self.options.trace, "queues": queues, "flows": flows})
+
+    def _restart(self) -> None:
+        self._sleep_to(self.options.restart)
+        self.ovs.restart_switch()
+
+    def _log_files(self) -> None:
+        for log in self.ovs.dir.glob("*.log"):
+            (self.dir / log.name).write_bytes(log.read_bytes())
+
+    def _result(
+        self,
+        outputs: list[tuple[Traffic, dict[str, Any]]],
+        before: dict[str, dict[str, int]],
+        after: dict[str, dict[str, int]],
+    ) -> dict[str, Any]:
+        options = self.options
+        flows = []
+        rtt: list[float] = []
+        fct: dict[str, list[float]] = {}
+        begin = options.seconds * 0.1  # Past everyone's slow start.
+        for traffic, output in outputs:
+            stack = self.net.hosts[traffic.source].stack
+            flow: dict[str, Any] = {
+                "name": traffic.name, "kind": traffic.kind, "source": traffic.source,
+                "to": traffic.to, "stack": stack, "start": traffic.start,
+                "connected": output.get("connected"),
+            }  # fmt: skip
+            if "error" in output:
+                flow["error"] = output["error"]
+            if traffic.kind == "bulk":
+                samples = output.get("samples", [])
+                flow["goodput_mbps"] = results.goodput(
+                    samples, max(0.0, begin - traffic.start), options.seconds
+                )
+                flow["goodput_series"] = results.series(samples)
+                flow["tcp_info"] = {"fields": output.get("fields", []), "samples": samples}
+                flow |= {key: value for key, value in output.items() if key.endswith("_us")}
+            elif traffic.kind == "rpc":
+                flow["rtt_us"] = results.distribution(output.get("rtt_us", []))
+                flow["retransmits"] = output.get("retrans")
+                if traffic.name == "probe":
+                    rtt += output.get("rtt_us", [])
+            else:
+                for _, _, size, time_taken, _ in output.get("flows", []):
+                    group = "short" if size < 100_000 else "long"
+                    if time_taken is None:
+                        fct.setdefault("unfinished", []).append(0.0)
+                    else:
+                        fct.setdefault(group, []).append(time_taken * 1e3)
+                flow["flows"] = output.get("flows", [])
+            flows.append(flow)
+        shares = [flow["goodput_mbps"] for flow in flows if flow["kind"] == "bulk"]
+        result: dict[str, Any] = {
+            "flows": flows,
+            "goodput_mbps": sum(shares),
+            "jain": results.jain(shares) if shares else None,
+            "rtt_us": results.distribution(rtt),
+            "fct_ms": {name: results.distribution(values) for name, values in fct.items()},
+            "queues": self.net.queues(),
+            "tcp": results.total(
+                [results.difference(after[host], before[host]) for host in self.net.hosts]
+            ),
+            "hosts": {
+                host: results.difference(after[host], before[host]) for host in self.net.hosts
+            },
+            "kernel": os.uname().release,
+        }
+        self.dir.joinpath("rtt.json").write_text(json.dumps(rtt))
+        if options.acdc:
+            result["engine"] = self.ovs.appctl_json("acdc/stats")
+            result["engine_flows"] = self.ovs.appctl_json("acdc/dump-flows")
+        if self.trace:
+            result["trace"] = self.trace
+        return result
+
+
+def mean_size(path: Path) -> float:
+    """The mean of a distribution of flow sizes (see tools/traffic.c)."""
+    points = [
+        tuple(map(float, line.split()))
+        for line in path.read_text().splitlines()
+        if line and not line.startswith("#")
+    ]
+    return (
+        sum((b[1] - a[1]) * (a[0] + b[0]) / 2 for a, b in zip(points, points[1:], strict=False))
+        + points[0][0] * points[0][1]
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--poweroff", action="store_true", help="this is process 1")
+    parser.add_argument("run_dir", type=Path)
+    args = parser.parse_args()
+    status = 1
+    try:
+        config = json.loads((args.run_dir / "config.json").read_text())
+        result = Run(args.run_dir, config).run()
+        (args.run_dir / "result.json").write_text(json.dumps(result))
+        status = 0
+    except Exception:
+        error = traceback.format_exc()
+        (args.run_dir / "error.txt").write_text(error)
+        say(error)
+    if args.poweroff:
+        sys.stdout.flush()
+        ctypes.CDLL(None).reboot(0x4321FEDC)  # LINUX_REBOOT_CMD_POWER_OFF
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

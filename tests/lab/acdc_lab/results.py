@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures from what the tools and the kernel counted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+# Of 'nstat', what tells how senders and receivers fared.
+COUNTERS = {
+    "retransmits": "TcpRetransSegs",
+    "timeouts": "TcpExtTCPTimeouts",
+    "fast_retransmits": "TcpExtTCPFastRetrans",
+    "slow_start_retransmits": "TcpExtTCPSlowStartRetrans",
+    "lost_retransmits": "TcpExtTCPLostRetransmit",
+    "syn_retransmits": "TcpExtTCPSynRetrans",
+    "loss_probes": "TcpExtTCPLossProbes",
+    "spurious_timeouts": "TcpExtTCPSpuriousRTOs",
+    "dsacks_received": "TcpExtTCPDSACKRecv",
+    "delayed_acks": "TcpExtDelayedACKs",
+    "out_of_order": "TcpExtTCPOFOQueue",
+    "delivered_ce": "TcpExtTCPDeliveredCE",
+    "checksum_errors": "TcpInCsumErrors",
+}
+
+
+def percentile(ordered: Sequence[float], q: float) -> float:
+    """Of sorted values, the nearest rank: a value that occurred."""
+    return ordered[max(0, math.ceil(q / 100 * len(ordered)) - 1)]
+
+
+def distribution(values: Sequence[float]) -> dict[str, float]:
+    if not values:
+        return {"n": 0}
+    ordered = sorted(values)
+    result = {f"p{q:g}": percentile(ordered, q) for q in (50, 90, 99, 99.9)}
+    return {
+        "n": len(ordered),
+        "mean": sum(ordered) / len(ordered),
+        "min": ordered[0],
+        **result,
+        "max": ordered[-1],
+    }
+
+
+def jain(shares: Sequence[float]) -> float | None:
+    """Jain's fairness index: 1 when all get the same, 1/n when one gets all."""
+    squares = sum(share * share for share in shares)
+    return sum(shares) ** 2 / (len(shares) * squares) if squares else None
+
+
+def series(samples: list[list[float]]) -> list[tuple[float, float]]:
+    """(time, Mbit/s since the sample before) from (t, bytes_acked, ...)."""
+    result = []
+    for before, after in zip(samples, samples[1:], strict=False):
+        span = after[0] - before[0]
+        if span > 0:
+            result.append((after[0], (after[1] - before[1]) * 8e-6 / span))
+    return result
+
+
+def goodput(samples: list[list[float]], begin: float, end: float) -> float:
+    """Mbit/s acknowledged between two times."""
+    inside = [sample for sample in samples if begin <= sample[0] <= end]
+    if len(inside) < 2 or inside[-1][0] <= inside[0][0]:
+        return 0.0
+    return (inside[-1][1] - inside[0][1]) * 8e-6 / (inside[-1][0] - inside[0][0])
+
+
+def difference(after: dict[str, int], before: dict[str, int]) -> dict[str, int]:
+    return {name: after.get(key, 0) - before.get(key, 0) for name, key in COUNTERS.items()}
+
+
+def total(rows: list[dict[str, int]]) -> dict[str, int]:
+    return {name: sum(row[name] for row in rows) for name in COUNTERS}
+
+
+def summary(result: dict[str, Any]) -> str:
+    """A few lines for people."""
+    lines = []
+    rtt = result.get("rtt_us", {})
+    if rtt.get("n"):
+        lines.append(
+            f"RTT us: p50 {rtt['p50']:.0f}  p99 {rtt['p99']:.0f}  p99.9 {rtt['p99.9']:.0f}"
+            f"  max {rtt['max']:.0f}  (n {rtt['n']})"
+        )
+    bulk = [flow for flow in result["flows"] if flow["kind"] == "bulk"]
+    if bulk:
+        shares = " ".join(f"{flow['goodput_mbps']:.0f}" for flow in bulk)
+        lines.append(
+            f"goodput Mbit/s: {result['goodput_mbps']:.0f}  Jain {result['jain']:.4f}  each: {shares}"
+        )
+    for name, sizes in result.get("fct_ms", {}).items():
+        if sizes["n"]:
+            lines.append(
+                f"FCT ms, {name}: mean {sizes['mean']:.3f}  p99 {sizes['p99']:.3f}  (n {sizes['n']})"
+            )
+    queues = result["queues"]
+    tcp = result["tcp"]
+    lines.append(
+        f"drops {sum(queue['drops'] for queue in queues)}"
+        f"  marks {sum(queue['marks'] for queue in queues)}"
+        f"  retransmits {tcp['retransmits']}  timeouts {tcp['timeouts']}"
+        f"  SYN retransmits {tcp['syn_retransmits']}"
+    )
+    return "\n".join(lines)

@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The lab's traffic: every call blocks, so that virtual time can pass, and
+ * nothing is computed per segment.
+ *
+ *   traffic server --port P [--cc NAME]
+ *   traffic bulk   --to ADDR --port P [--cc NAME] --start NS --seconds S
+ *                  [--interval S] [--bytes N]
+ *   traffic rpc    --to ADDR --port P [--cc NAME] --start NS --seconds S
+ *                  [--request N] [--response N] [--interval S] [--seed N]
+ *   traffic flows  --to ADDR,ADDR... --port P [--cc NAME] --start NS
+ *                  --seconds S --sizes FILE --rate FLOWS_PER_SECOND [--seed N]
+ *
+ * Clients start at --start on CLOCK_MONOTONIC and print one JSON object.
+ * Times in the output are seconds since --start, but RTTs, which are
+ * microseconds; sizes are bytes. */
+
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <linux/tcp.h>
+#include <math.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CHUNK (1 << 20)
+/* A sink woken for every segment costs many times the CPU. */
+#define LOWAT (128 * 1024)
+#define STACK_SIZE (128 * 1024)
+
+/* What a client says first on each connection. */
+struct hello {
+    uint64_t request;           /* Bytes of each request, 0: sink to the end. */
+    uint64_t response;          /* Bytes of each answer. */
+};
+
+struct options {
+    const char *to, *port, *cc, *sizes;
+    int64_t start;              /* ns */
+    double seconds, interval, rate;
+    uint64_t request, response, bytes, seed;
+};
+
+static struct options opt;
+static char buffer[CHUNK];      /* Sent from, never read. */
+
+static void fail(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    fputs("traffic: ", stderr);
+    vfprintf(stderr, format, args);
+    fprintf(stderr, ": %s\n", strerror(errno));
+    va_end(args);
+    exit(1);
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+static double elapsed(int64_t t)
+{
+    return (t - opt.start) / 1e9;
+}
+
+static void sleep_until(int64_t t)
+{
+    struct timespec ts = { t / 1000000000LL, t % 1000000000LL };
+
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR) {
+        continue;
+    }
+}
+
+/* Uniform in [0, 1), splitmix64. */
+static double uniform(void)
+{
+    uint64_t z = opt.seed += 0x9e3779b97f4a7c15;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return ((z ^ z >> 31) >> 11) / 9007199254740992.0;
+}
+
+static bool send_all(int fd, uint64_t n)
+{
+    while (n) {
+        ssize_t sent = send(fd, buffer, n < CHUNK ? n : CHUNK, MSG_NOSIGNAL);
+
+        if (sent < 0 && errno == EINTR) {
+            continue;
+        } else if (sent <= 0) {
+            return false;
+        }
+        n -= sent;
+    }
+    return true;
+}
+
+/* Takes 'n' bytes off the socket, without copying them. */
+static bool receive_all(int fd, uint64_t n)
+{
+    int lowat = n < LOWAT ? n : LOWAT;
+    int set = 1;
+
+    while (n) {
+        int want = n < (uint64_t) lowat ? n : (uint64_t) lowat;
+        ssize_t got;
+
+        if (want != set) {
+            setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &want, sizeof want);
+            set = want;
+        }
+        got = recv(fd, NULL, n < CHUNK ? n : CHUNK, MSG_TRUNC);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        } else if (got <= 0) {
+            return false;
+        }
+        n -= got;
+    }
+    if (set != 1) {
+        set = 1;
+        setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &set, sizeof set);
+    }
+    return true;
+}
+
+/* Server. ----------------------------------------------------------------- */
+
+static void *serve(void *arg)
+{
+    int fd = (int) (intptr_t) arg;
+    struct hello h;
+
+    if (recv(fd, &h, sizeof h, MSG_WAITALL) == sizeof h) {
+        if (!h.request) {
+            receive_all(fd, UINT64_MAX);
+        } else {
+            while (receive_all(fd, h.request) && send_all(fd, h.response)) {
+                continue;
+            }
+        }
+    }
+    close(fd);
+    return NULL;
+}
+
+static void set_cc(int fd)
+{
+    if (opt.cc && setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, opt.cc,
+                             strlen(opt.cc))) {
+        fail("congestion control %s", opt.cc);
+    }
+}
+
+static void set_nodelay(int fd)
+{
+    int one = 1;
+
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+}
+
+static void server(void)
+{
+    struct sockaddr_in6 addr = { .sin6_family = AF_INET6,
+                                 .sin6_port = htons(atoi(opt.port)) };
+    int fd = socket(AF_INET6, SOCK_STREAM, 0);
+    pthread_attr_t attr;
+    int one = 1;
+
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    set_cc(fd);
+    if (bind(fd, (struct sockaddr *) &addr, sizeof addr) || listen(fd, 4096)) {
+        fail("port %s", opt.port);
+    }
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attr, STACK_SIZE);
+    for (;;) {
+        int conn = accept(fd, NULL, NULL);
+        pthread_t thread;
+
+        if (conn < 0) {
+            if (errno == EINTR || errno == ECONNABORTED) {
+                continue;
+            }
+            fail("accept");
+        }
+        set_nodelay(conn);
+        if (pthread_create(&thread, &attr, serve, (void *) (intptr_t) conn)) {
+            fail("thread");
+        }
+    }
+}
+
+/* Clients. ---------------------------------------------------------------- */
+
+/* Connects and says 'h'.  Returns the socket, or -1 with errno set. */
+static int connect_to(const char *to, struct hello h)
+{
+    struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
+                              .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV };
+    struct addrinfo *ai;
+    int fd;
+
+    if (getaddrinfo(to, opt.port, &hints, &ai)) {
+        errno = EINVAL;
+        return -1;
+    }
+    fd = socket(ai->ai_family, SOCK_STREAM, 0);
+    set_cc(fd);
+    set_nodelay(fd);
+    if (connect(fd, ai->ai_addr, ai->ai_addrlen)
+        || send(fd, &h, sizeof h, MSG_NOSIGNAL) != sizeof h) {
+        int error = errno;
+
+        close(fd);
+        fd = -1;
+        errno = error;
+    }
+    freeaddrinfo(ai);
+    return fd;
+}
+
+static struct tcp_info get_info(int fd)
+{
+    struct tcp_info info;
+    socklen_t len = sizeof info;
+
+    memset(&info, 0, sizeof info);
+    getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len);
+    return info;
+}
+
+static void *bulk_send(void *arg)
+{
+    int fd = (int) (intptr_t) arg;
+
+    send_all(fd, opt.bytes ? opt.bytes : UINT64_MAX);
+    return NULL;
+}
+
+/* Sends for --seconds, or --bytes, and samples tcp_info meanwhile. */
+static void bulk(void)
+{
+    int64_t step = opt.interval * 1e9;
+    int64_t end = opt.start + (int64_t) (opt.seconds * 1e9);
+    struct tcp_info info = { 0 };
+    pthread_t thread;
+    bool comma = false;
+    int64_t connected;
+    int fd;
+
+    sleep_until(opt.start);
+    fd = connect_to(opt.to, (struct hello) { 0, 0 });
+    if (fd < 0) {
+        printf("{\"connected\": null, \"error\": \"%s\", \"samples\": []}\n",
+               strerror(errno));
+        return;
+    }
+    connected = now_ns();
+    if (pthread_create(&thread, NULL, bulk_send, (void *) (intptr_t) fd)) {
+        fail("thread");
+    }
+    printf("{\"connected\": %.9f, \"samples\": [", elapsed(connected));
+    /* All flows sample at the same instants, whenever they connected. */
+    for (int64_t t = opt.start; t <= end; t += step) {
+        if (t < connected) {
+            continue;
+        }
+        sleep_until(t);
+        info = get_info(fd);
+        printf("%s\n[%.6f, %"PRIu64", %u, %u, %u, %u, %u, %u, %u, %u, %u, %u]",
+               comma ? "," : "", elapsed(now_ns()),
+               (uint64_t) info.tcpi_bytes_acked, info.tcpi_snd_cwnd,
+               info.tcpi_snd_ssthresh, info.tcpi_rtt, info.tcpi_unacked,
+               info.tcpi_total_retrans, info.tcpi_lost, info.tcpi_delivered,
+               info.tcpi_delivered_ce, info.tcpi_snd_wnd, info.tcpi_min_rtt);
+        comma = true;
+    }
+    printf("],\n\"fields\": [\"t\", \"bytes_acked\", \"cwnd\", \"ssthresh\", "
+           "\"rtt_us\", \"unacked\", \"retrans\", \"lost\", \"delivered\", "
+           "\"delivered_ce\", \"snd_wnd\", \"min_rtt_us\"],\n"
+           "\"bytes\": %"PRIu64", \"mss\": %u, \"busy_us\": %"PRIu64", "
+           "\"rwnd_limited_us\": %"PRIu64", \"sndbuf_limited_us\": %"PRIu64"}\n",
+           (uint64_t) info.tcpi_bytes_acked, info.tcpi_snd_mss,
+           (uint64_t) info.tcpi_busy_time, (uint64_t) info.tcpi_rwnd_limited,
+           (uint64_t) info.tcpi_sndbuf_limited);
+    fflush(stdout);
+    _exit(0);                   /* The sender is blocked for good. */
+}
+
+/* Requests one after the other; --interval is the mean pause between them. */
+static void rpc(void)
+{
+    int64_t end = opt.start + (int64_t) (opt.seconds * 1e9);
+    const char *comma = "";
+    int64_t connected;
+    int fd;
+
+    sleep_until(opt.start);
+    fd = connect_to(opt.to, (struct hello) { opt.request, opt.response });
+    if (fd < 0) {
+        printf("{\"connected\": null, \"error\": \"%s\", \"rtt_us\": []}\n",
+               strerror(errno));
+        return;
+    }
+    connected = now_ns();
+    printf("{\"connected\": %.9f, \"rtt_us\": [", elapsed(connected));
+    while (now_ns() < end) {
+        int64_t t0 = now_ns();
+
+        if (!send_all(fd, opt.request) || !receive_all(fd, opt.response)) {
+            break;
+        }
+        printf("%s%.3f", comma, (now_ns() - t0) / 1e3);
+        comma = ",";
+        if (opt.interval > 0) {
+            /* Not in step with anything else in the network. */
+            sleep_until(now_ns()
+                        + (int64_t) (opt.interval * 1e9 * (0.5 + uniform())));
+        }
+    }
+    printf("], \"retrans\": %u}\n", get_info(fd).tcpi_total_retrans);
+}
+
+/* Flow sizes: lines "BYTES CUMULATIVE_PROBABILITY", linear in between. */
+struct cdf {
+    double size[256], p[256];
+    int n;
+};
+
+static void read_cdf(struct cdf *cdf)
+{
+    FILE *file = fopen(opt.sizes, "r");
+    char line[128];
+
+    if (!file) {
+        fail("%s", opt.sizes);
+    }
+    while (fgets(line, sizeof line, file) && cdf->n < 256) {
+        if (line[0] != '#'
+            && sscanf(line, "%lf %lf", &cdf->size[cdf->n],
+                      &cdf->p[cdf->n]) == 2) {
+            cdf->n++;
+        }
+    }
+    fclose(file);
+    if (cdf->n < 2) {
+        errno = EINVAL;
+        fail("%s", opt.sizes);
+    }
+}
+
+static uint64_t draw(const struct cdf *cdf)
+{
+    double u = uniform();
+    int i = 1;
+
+    while (i < cdf->n - 1 && cdf->p[i] < u) {
+        i++;
+    }
+    double width = cdf->p[i] - cdf->p[i - 1];
+    double part = width > 0 ? (u - cdf->p[i - 1]) / width : 1;
+    double size = cdf->size[i - 1]
+                  + (part < 0 ? 0 : part) * (cdf->size[i] - cdf->size[i - 1]);
+
+    return size < 1 ? 1 : size;
+}
+
+struct flow {
+    const char *to;
+    uint64_t size;
+    int64_t begin, end;         /* ns, 'end' 0: not finished */
+    uint32_t retrans;
+};
+
+static void *run_flow(void *arg)
+{
+    struct flow *f = arg;
+    int fd = connect_to(f->to, (struct hello) { f->size, 1 });
+
+    if (fd >= 0) {
+        if (send_all(fd, f->size) && receive_all(fd, 1)) {
+            f->end = now_ns();
+        }
+        f->retrans = get_info(fd).tcpi_total_retrans;
+        close(fd);
+    }
+    return NULL;
+}
+
+/* Flows that arrive by a Poisson process, each to a host drawn at random. */
+static void flows(void)
+{
+    int64_t end = opt.start + (int64_t) (opt.seconds * 1e9);
+    size_t max = opt.rate * opt.seconds * 2 + 1000;
+    struct flow *all = calloc(max, sizeof *all);
+    pthread_t *threads = calloc(max, sizeof *threads);
+    char *hosts[256], *list = strdup(opt.to);
+    struct cdf cdf = { .n = 0 };
+    size_t n = 0, n_hosts = 0;
+    pthread_attr_t attr;
+    int64_t t = opt.start;
+
+    for (char *h = strtok(list, ","); h && n_hosts < 256; h = strtok(NULL, ",")) {
+        hosts[n_hosts++] = h;
+    }
+    read_cdf(&cdf);
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, STACK_SIZE);
+    for (; n < max; n++) {
+        t += (int64_t) (-log(1 - uniform()) / opt.rate * 1e9);
+        if (t >= end) {
+            break;
+        }
+        sleep_until(t);
+        all[n] = (struct flow) { .to = hosts[(size_t) (uniform() * n_hosts)],
+                                 .size = draw(&cdf), .begin = t };
+        if (pthread_create(&threads[n], &attr, run_flow, &all[n])) {
+            fail("thread");
+        }
+    }
+    /* Late flows get as long again. */
+    struct timespec limit;
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_sec += (time_t) ceil(opt.seconds);
+    for (size_t i = 0; i < n; i++) {
+        pthread_timedjoin_np(threads[i], NULL, &limit);
+    }
+    printf("{\"flows\": [");
+    for (size_t i = 0; i < n; i++) {
+        printf("%s\n[%.9f, \"%s\", %"PRIu64", ", i ? "," : "",
+               elapsed(all[i].begin), all[i].to, all[i].size);
+        if (all[i].end) {
+            printf("%.9f, ", (all[i].end - all[i].begin) / 1e9);
+        } else {
+            printf("null, ");
+        }
+        printf("%u]", all[i].retrans);
+    }
+    printf("],\n\"fields\": [\"t\", \"to\", \"size\", \"fct\", \"retrans\"]}\n");
+    fflush(stdout);
+    _exit(0);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option longs[] = {
+        { "to", required_argument, NULL, 't' },
+        { "port", required_argument, NULL, 'p' },
+        { "cc", required_argument, NULL, 'c' },
+        { "start", required_argument, NULL, 's' },
+        { "seconds", required_argument, NULL, 'S' },
+        { "interval", required_argument, NULL, 'i' },
+        { "request", required_argument, NULL, 'q' },
+        { "response", required_argument, NULL, 'r' },
+        { "bytes", required_argument, NULL, 'b' },
+        { "sizes", required_argument, NULL, 'z' },
+        { "rate", required_argument, NULL, 'R' },
+        { "seed", required_argument, NULL, 'e' },
+        { NULL, 0, NULL, 0 },
+    };
+    const char *mode = argc > 1 ? argv[1] : "";
+    int c;
+
+    opt = (struct options) { .port = "5001", .seconds = 1, .request = 1,
+                             .response = 1, .rate = 1, .seed = 1 };
+    while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+        switch (c) {
+        case 't': opt.to = optarg; break;
+        case 'p': opt.port = optarg; break;
+        case 'c': opt.cc = optarg; break;
+        case 's': opt.start = strtoll(optarg, NULL, 10); break;
+        case 'S': opt.seconds = atof(optarg); break;
+        case 'i': opt.interval = atof(optarg); break;
+        case 'q': opt.request = strtoull(optarg, NULL, 10); break;
+        case 'r': opt.response = strtoull(optarg, NULL, 10); break;
+        case 'b': opt.bytes = strtoull(optarg, NULL, 10); break;
+        case 'z': opt.sizes = optarg; break;
+        case 'R': opt.rate = atof(optarg); break;
+        case 'e': opt.seed = strtoull(optarg, NULL, 10); break;
+        default: return 2;
+        }
+    }
+    /* The kernel may be 50 us late by default: more than an RTT here. */
+    prctl(PR_SET_TIMERSLACK, 1);
+    signal(SIGPIPE, SIG_IGN);
+    if (!opt.start) {
+        opt.start = now_ns();
+    }
+    if (!strcmp(mode, "server")) {
+        server();
+    } else if (!opt.to) {
+        fprintf(stderr, "traffic: which mode, and --to what?\n");
+        return 2;
+    } else if (!strcmp(mode, "bulk")) {
+        opt.interval = opt.interval > 0 ? opt.interval : 0.01;
+        bulk();
+    } else if (!strcmp(mode, "rpc")) {
+        rpc();
+    } else if (!strcmp(mode, "flows") && opt.sizes) {
+        flows();
+    } else {
+        fprintf(stderr, "traffic: bad mode '%s'\n", mode);
+        return 2;
+    }
+    return 0;
+}
