@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from acdc_testlib.netns import Netns, Tap, wait_for
 from acdc_testlib.programs import Programs
@@ -69,7 +69,7 @@ class Ovs:
             self.close()
             raise
 
-    def __enter__(self) -> Ovs:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -93,6 +93,7 @@ class Ovs:
             capture_output=True,
             text=True,
             timeout=timeout,
+            check=False,
         )
         if done.returncode != 0:
             raise CommandError(done.stderr.strip() or done.stdout.strip())
@@ -180,7 +181,7 @@ class Ovs:
         target = self.dir / f"{self.programs.vswitchd.name}.ctl"
         return self._command(self.programs.appctl, "--timeout=20", "-t", str(target), *argv)
 
-    def appctl_json(self, *argv: str) -> Any:  # noqa: ANN401
+    def appctl_json(self, *argv: str) -> Any:
         return json.loads(self.appctl(*argv, "--json"))
 
     def ofctl(self, *argv: str) -> str:
@@ -202,6 +203,11 @@ class Ovs:
         self._taps.append(tap)
         self.vsctl("add-port", bridge, name)
         return tap
+
+    def remove_tap(self, tap: Tap) -> None:
+        self.vsctl("--if-exists", "del-port", tap.name)
+        self._taps.remove(tap)
+        tap.close()
 
     def add_guest(
         self, bridge: str, name: str, *addresses: str, mtu: int = 1500, vlan: int | None = None

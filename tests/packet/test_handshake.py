@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""DESIGN section 3: the capability, ECT on SYN and SYN-ACK; section 6: the
+windows of SYNs and the window scale."""
+
+from __future__ import annotations
+
+import pytest
+
+from acdc_testlib.tcp import ACK, CE, ECT0, NOT_ECT, SYN, V4, VERSION, Encap, capability
+from acdc_testlib.wire import Conn, Counted, Wire, pattern, same
+
+
+def test_syn_shows_the_capability(wire: Wire, encap: Encap) -> None:
+    c = Conn(wire, encap)
+    syn = c.guest_syn()
+    (out,) = wire.egress(syn)
+    same(out, syn, "options", "ecn")
+    assert out.capability is not None
+    assert out.capability[0] == VERSION
+    assert out.capability[2:] == b"\0\0"
+
+
+def test_syn_is_ect_and_keeps_the_codepoint(wire: Wire, encap: Encap) -> None:
+    (out,) = wire.egress(Conn(wire, encap).guest_syn())
+    assert out.ecn == ECT0
+    assert out.guest_ecn == NOT_ECT
+
+
+@pytest.mark.parametrize("guest_ecn", [False, True])
+def test_synack_reaches_the_guest_without_trace(wire: Wire, encap: Encap, guest_ecn: bool) -> None:
+    c = Conn(wire, encap, guest_ecn=guest_ecn)
+    wire.egress(c.guest_syn())
+    synack = c.peer_synack()
+    (got,) = wire.ingress(synack)
+    same(got, synack, "options", "ecn", "window")
+    assert got.ecn == NOT_ECT
+
+
+def test_syn_reaches_the_guest_without_trace(wire: Wire, encap: Encap) -> None:
+    c = Conn(wire, encap, active=False)
+    syn = c.peer_syn(ecn=CE)
+    (got,) = wire.ingress(syn)
+    same(got, syn, "options", "ecn", "window")
+    assert got.ecn == NOT_ECT
+
+
+def test_synack_shows_the_capability_if_the_syn_did(wire: Wire, encap: Encap) -> None:
+    c = Conn(wire, encap, active=False)
+    wire.ingress(c.peer_syn())
+    synack = c.guest_synack()
+    (out,) = wire.egress(synack)
+    same(out, synack, "options", "ecn")
+    assert out.capability is not None
+    assert out.capability[0] == VERSION
+    assert out.ecn == ECT0
+    assert out.guest_ecn == NOT_ECT
+
+
+def test_synack_shows_none_if_the_syn_did_not(wire: Wire, encap: Encap) -> None:
+    c = Conn(wire, encap, active=False, capable=False)
+    syn, synack = c.peer_syn(), c.guest_synack()
+    assert wire.ingress_raw(syn) == [syn]
+    assert wire.egress_raw(synack) == [synack]
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_ecn_syn_off(wire: Wire, ip: Encap, active: bool) -> None:
+    """SYN and SYN-ACK are as the guest sent them; the rest is marked."""
+    wire.set(**{"other_config:ecn-syn": "false"})
+    c = Conn(wire, ip, active=active)
+    if active:
+        (out,) = wire.egress(c.guest_syn())
+        wire.ingress(c.peer_synack())
+    else:
+        wire.ingress(c.peer_syn())
+        (out,) = wire.egress(c.guest_synack())
+    assert out.capability is not None
+    assert out.ecn == NOT_ECT
+    c.established()
+    (out,) = c.guest_ack()
+    assert out.ecn == ECT0
+
+
+def test_handshake_is_counted(wire: Wire, ip: Encap) -> None:
+    n = Counted(wire)
+    Conn(wire, ip).open()
+    Conn(wire, ip, active=False).open()
+    Conn(wire, ip, capable=False).open()
+    assert n["flows_created"] == 3
+    assert n["flows_capable"] == 2
+    assert n["flows_fallback"] == 1
+
+
+def test_syn_sent_again(wire: Wire, ip: Encap) -> None:
+    """From the third time on without capability and ECT: something on the way
+    may drop SYNs because of them."""
+    c = Conn(wire, ip)
+    syn = c.guest_syn()
+    for _ in range(2):
+        (out,) = wire.egress(syn)
+        assert out.capability is not None
+        assert out.ecn == ECT0
+    for _ in range(2):
+        assert wire.egress_raw(syn) == [syn]
+
+
+def test_syn_sent_again_without_ect_may_still_fall_back(wire: Wire, ip: Encap) -> None:
+    c = Conn(wire, ip, capable=False)
+    for _ in range(3):
+        wire.egress(c.guest_syn())
+    synack = c.peer_synack()
+    assert wire.ingress_raw(synack) == [synack]
+    c.established()
+    ack = c.from_guest()
+    assert wire.egress_raw(ack) == [ack]
+
+
+def test_synack_sent_again_is_the_same(wire: Wire, ip: Encap) -> None:
+    c = Conn(wire, ip, active=False)
+    wire.ingress(c.peer_syn())
+    first, second = wire.egress(c.guest_synack(), c.guest_synack())
+    assert first.raw == second.raw
+
+
+def test_syn_with_full_option_space(wire: Wire, ip: Encap) -> None:
+    """No room for the capability: everything stays, and nothing is marked."""
+    c = Conn(wire, ip)
+    options = [*c.syn_options(7), (254, bytes(18)), ("NOP", None), ("NOP", None)]
+    syn = c.guest_syn(options=options)
+    (out,) = wire.egress(syn)
+    same(out, syn)
+    assert len(out.options) == 4
+
+
+def test_syn_with_payload(wire: Wire, ip: Encap) -> None:
+    """TCP Fast Open."""
+    c = Conn(wire, ip)
+    payload = pattern(0, 600)
+    syn = c.guest_syn(payload=payload)
+    (out,) = wire.egress(syn)
+    same(out, syn, "options", "ecn")
+    assert out.payload == payload
+
+
+def test_syn_payload_as_large_as_the_mtu(wire: Wire, ip: Encap) -> None:
+    c = Conn(wire, ip)
+    syn = c.guest_syn(payload=pattern(0, wire.mtu - ip.header + 14 - 20 - 12))
+    (out,) = wire.egress(syn)
+    assert len(out.raw) <= wire.mtu + 14
+    assert parse_payload(out.payload, syn)
+
+
+def parse_payload(payload: bytes, sent: bytes) -> bool:
+    return sent.endswith(payload) and len(payload) > 0
+
+
+def test_unknown_version_is_no_capability(wire: Wire, ip: Encap) -> None:
+    """The version says what feedback means: 0 is none we know."""
+    c = Conn(wire, ip, capable=False)
+    wire.egress(c.guest_syn())
+    wire.ingress(c.peer_synack(options=[*c.syn_options(7), capability(version=0)]))
+    c.established()
+    ack = c.from_guest()
+    assert wire.egress_raw(ack) == [ack]
+
+
+# Windows.
+
+
+@pytest.mark.parametrize("segments", [1, 3, 10, 20])
+def test_initial_window(wire: Wire, encap: Encap, segments: int) -> None:
+    """A SYN-ACK's window is not scaled."""
+    wire.set(initial_window=segments)
+    c = Conn(wire, encap)
+    wire.egress(c.guest_syn())
+    (got,) = wire.ingress(c.peer_synack())
+    assert got.window == segments * c.mss
+
+
+@pytest.mark.parametrize("segments", [2, 10])
+def test_initial_window_of_a_syn(wire: Wire, ip: Encap, segments: int) -> None:
+    wire.set(initial_window=segments)
+    c = Conn(wire, ip, active=False)
+    (got,) = wire.ingress(c.peer_syn())
+    assert got.window == segments * c.mss
+
+
+def test_small_window_of_a_synack_stays(wire: Wire, ip: Encap) -> None:
+    c = Conn(wire, ip)
+    wire.egress(c.guest_syn())
+    (got,) = wire.ingress(c.peer_synack(window=1000))
+    assert got.window == 1000
+
+
+def test_mss_of_the_peer_counts(wire: Wire, ip: Encap) -> None:
+    """The guest's segments are as large as the peer takes."""
+    c = Conn(wire, ip)
+    wire.egress(c.guest_syn())
+    small = 500
+    options = [("MSS", small), ("NOP", None), ("WScale", 7), capability()]
+    (got,) = wire.ingress(c.peer_synack(options=options))
+    assert got.window == 10 * small
+
+
+def test_without_mss_option(wire: Wire, ip: Encap) -> None:
+    """RFC 9293 section 3.7.1: 536 bytes, over IPv6 1220."""
+    c = Conn(wire, ip)
+    wire.egress(c.guest_syn())
+    (got,) = wire.ingress(c.peer_synack(options=[capability()]))
+    assert got.window == 10 * (1220 if ip.v6 else 536)
+
+
+def test_scale_stays_where_it_is_fine(wire: Wire, ip: Encap) -> None:
+    for scale in (0, 7, 10):
+        c = Conn(wire, ip, peer_scale=scale)
+        wire.egress(c.guest_syn())
+        (got,) = wire.ingress(c.peer_synack())
+        assert got.wscale == scale
+
+
+@pytest.mark.parametrize("active", [True, False])
+@pytest.mark.parametrize("scale", [11, 14])
+def test_coarse_scale_is_renegotiated(wire: Wire, ip: Encap, active: bool, scale: int) -> None:
+    n = Counted(wire)
+    c = Conn(wire, ip, peer_scale=scale, active=active)
+    if active:
+        wire.egress(c.guest_syn())
+        (got,) = wire.ingress(c.peer_synack())
+    else:
+        (got,) = wire.ingress(c.peer_syn())
+        wire.egress(c.guest_synack())
+    finer = got.wscale
+    assert finer is not None
+    assert 1 << finer <= c.mss
+    assert n["rescaled"] == 1
+    c.established()
+    if active:
+        c.guest_ack()
+    # 1 to 3 units of 2 KB or 16 KB, less than or more than the law's window.
+    for field in (1, 2, 3):
+        (got,) = wire.ingress(c.from_peer(window=field, fb=(0, 0)))
+        assert got.window == min(field << (scale - finer), -(-10 * c.mss >> finer))
+    (got,) = wire.ingress(c.from_peer(window=0, fb=(0, 0)))
+    assert got.window == 0
+
+
+def test_rescaled_window_is_not_cut_off(wire: Wire, ip: Encap) -> None:
+    """65535 units of 16 KB are more than the finer scale can say: then as much
+    as it can."""
+    wire.set(algorithm="none")
+    c = Conn(wire, ip, peer_scale=14)
+    wire.egress(c.guest_syn())
+    (got,) = wire.ingress(c.peer_synack())
+    scale = got.wscale
+    assert scale is not None
+    c.established()
+    c.guest_ack()
+    for field in (1, 2, 65535):
+        (got,) = wire.ingress(c.from_peer(window=field, fb=(0, 0)))
+        assert got.window == min(field << (14 - scale), 65535)
+
+
+def test_guests_own_scale_stays(wire: Wire, ip: Encap) -> None:
+    """It is for the window of the far side, which its own switch governs."""
+    c = Conn(wire, ip, guest_scale=14)
+    (out,) = wire.egress(c.guest_syn())
+    assert out.wscale == 14
+    c = Conn(wire, ip, guest_scale=14, active=False)
+    wire.ingress(c.peer_syn())
+    (out,) = wire.egress(c.guest_synack())
+    assert out.wscale == 14
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_scale_that_one_side_offers_is_none(wire: Wire, ip: Encap, active: bool) -> None:
+    """RFC 7323 section 2.2: both send the option, or no window is scaled."""
+    c = Conn(wire, ip, active=active, guest_scale=None, peer_scale=None if active else 7)
+    c.open()
+    (got,) = wire.ingress(c.from_peer(fb=(0, 0)))
+    assert got.window == 10 * c.mss
+
+
+def test_windows_of_the_guest_are_its_own(wire: Wire, encap: Encap) -> None:
+    c = Conn(wire, encap)
+    (out,) = wire.egress(c.guest_syn(window=64000))
+    assert out.window == 64000
+    wire.ingress(c.peer_synack())
+    c.established()
+    (out,) = c.guest_ack(window=60000)
+    assert out.window == 60000
+
+
+def test_simultaneous_open(wire: Wire) -> None:
+    """RFC 9293 figure 7: four packets, all arrive."""
+    c = Conn(wire, V4)
+    assert len(wire.egress(c.guest_syn())) == 1
+    assert len(wire.ingress(c.peer_syn())) == 1
+    assert len(wire.egress(c.guest_synack())) == 1
+    assert len(wire.ingress(c.peer_synack())) == 1
+    c.established()
+    (out,) = c.guest_data(100)
+    assert out.flags & (SYN | ACK) == ACK
+    assert out.payload == pattern(0, 100)
