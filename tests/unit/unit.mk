@@ -7,6 +7,7 @@
 #   make check-sanitizers   under Address-, Undefined- and ThreadSanitizer
 
 TESTS += \
+	build/unit/test-handshake.tap \
 	build/unit/test-platform.tap
 
 unit_all = $(notdir $(wildcard $(srcdir)/tests/unit/*.c))

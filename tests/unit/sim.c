@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+
+#include "sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void
+check(bool ok, const char *what)
+{
+    if (!ok) {
+        printf("Bail out! %s\n", what);
+        abort();
+    }
+}
+
+void
+sim_policy(struct sim *s, int side, const struct acdc_params *params)
+{
+    struct acdc_tenant_config tc = {
+        .name = SIM_TENANT,
+        .params = params ? *params : acdc_params_default,
+    };
+
+    check(!acdc_tenant_set(s->acdc[side], &tc), "acdc_tenant_set");
+}
+
+void
+sim_init(struct sim *s, const struct acdc_params *p0,
+         const struct acdc_params *p1)
+{
+    static const struct acdc_config config = {
+        .max_flows = 1000, .idle_timeout = 100, .exid = ACDC_OPT_EXID,
+    };
+    int i;
+
+    memset(s, 0, sizeof *s);
+    /* Neither zero nor far from where 32 bits of milliseconds wrap. */
+    s->now = (UINT64_C(0xffffffff) - 200) * SIM_MS;
+    for (i = 0; i < 2; i++) {
+        struct sim_guest *g = &s->guest[i];
+
+        memcpy(g->addr, i ? "\x0a\0\0\2\0\0\0\0\0\0\0\0\0\0\0\2"
+                          : "\x0a\0\0\1\0\0\0\0\0\0\0\0\0\0\0\1", 16);
+        g->port = i ? 5001 : 40000;
+        g->snd_nxt = i ? 0xfffffff0 : 0x7ffffff0;
+        g->window = 0xffff;
+        g->syn_window = 0xffff;
+        g->mss = 1460;
+        g->wscale = 7;
+        s->acdc[i] = acdc_create(&config);
+        check(s->acdc[i] != NULL, "acdc_create");
+        sim_policy(s, i, i ? p1 : p0);
+        s->port[i] = acdc_port_bind(s->acdc[i], SIM_PORT_NO, "vnet7",
+                                    SIM_TENANT, SIM_MTU);
+        check(s->port[i] != NULL, "acdc_port_bind");
+    }
+}
+
+void
+sim_remove_acdc(struct sim *s, int side)
+{
+    acdc_destroy(s->acdc[side]);
+    s->acdc[side] = NULL;
+    s->port[side] = NULL;
+}
+
+void
+sim_done(struct sim *s)
+{
+    int i;
+
+    for (i = 0; i < 3; i++) {
+        packet_free(s->wire[i]);
+        packet_free(s->seen[i]);
+    }
+    acdc_destroy(s->acdc[0]);
+    acdc_destroy(s->acdc[1]);
+    host_quiesce();
+}
+
+struct tcp_spec
+sim_spec(const struct sim *s, int side, uint8_t flags, uint32_t payload)
+{
+    const struct sim_guest *g = &s->guest[side];
+    const struct sim_guest *peer = &s->guest[!side];
+    struct tcp_spec spec = {
+        .v6 = s->v6, .vlans = s->vlans, .csum_partial = s->csum_partial,
+        .headroom = s->headroom,
+        .sport = g->port, .dport = peer->port,
+        .seq = g->snd_nxt, .ack = flags & ACDC_TCP_ACK ? g->rcv_nxt : 0,
+        .flags = flags,
+        .window = flags & ACDC_TCP_SYN ? g->syn_window : g->window,
+        .ecn = flags & ACDC_TCP_SYN ? ACDC_ECN_NOT_ECT : g->ect,
+        .payload = payload,
+    };
+
+    memcpy(spec.src, g->addr, 16);
+    memcpy(spec.dst, peer->addr, 16);
+    if (g->timestamps && !(flags & ACDC_TCP_SYN)) {
+        opt_nop(&spec, 2);
+        opt_timestamp(&spec, (uint32_t) (s->now / SIM_MS), 1);
+    }
+    return spec;
+}
+
+struct packet *
+sim_egress(struct sim *s, int side, struct packet *p)
+{
+    return s->port[side] ? host_process(s->port[side], ACDC_EGRESS, p, s->now)
+                         : p;
+}
+
+struct packet *
+sim_ingress(struct sim *s, int side, struct packet *p)
+{
+    return s->port[side] ? host_process(s->port[side], ACDC_INGRESS, p,
+                                        s->now)
+                         : p;
+}
+
+struct packet *
+sim_cross(struct sim *s, int from, struct packet *p)
+{
+    return sim_ingress(s, !from, sim_egress(s, from, p));
+}
+
+struct packet *
+sim_send(struct sim *s, int from, const struct tcp_spec *spec)
+{
+    return sim_cross(s, from, packet_make(spec));
+}
+
+static void
+syn_options(const struct sim *s, int side, struct tcp_spec *spec)
+{
+    const struct sim_guest *g = &s->guest[side];
+
+    if (g->mss) {
+        opt_mss(spec, g->mss);
+    }
+    if (!g->no_sack) {
+        opt_sack_ok(spec);
+    }
+    if (g->timestamps) {
+        opt_timestamp(spec, 1, 0);
+    }
+    if (g->wscale >= 0) {
+        opt_nop(spec, 1);
+        opt_wscale(spec, (uint8_t) g->wscale);
+    }
+}
+
+/* One packet of the handshake crosses. */
+static void
+handshake_packet(struct sim *s, int from, const struct tcp_spec *spec, int i)
+{
+    struct packet *p = sim_egress(s, from, packet_make(spec));
+
+    check(packet_count(p) == 1, "handshake packet lost at egress");
+    packet_free(s->wire[i]);
+    packet_free(s->seen[i]);
+    s->wire[i] = packet_clone(p);
+    s->seen[i] = sim_ingress(s, !from, p);
+    check(packet_count(s->seen[i]) == 1, "handshake packet lost at ingress");
+}
+
+void
+sim_syn(struct sim *s)
+{
+    struct tcp_spec spec = sim_spec(s, 0, ACDC_TCP_SYN, 0);
+
+    if (s->guest[0].ecn) {
+        spec.flags |= ACDC_TCP_ECE | ACDC_TCP_CWR;
+    }
+    syn_options(s, 0, &spec);
+    handshake_packet(s, 0, &spec, 0);
+    s->guest[1].rcv_nxt = spec.seq + 1;
+}
+
+void
+sim_synack(struct sim *s)
+{
+    struct tcp_spec spec = sim_spec(s, 1, ACDC_TCP_SYN | ACDC_TCP_ACK, 0);
+
+    if (s->guest[0].ecn && s->guest[1].ecn) {
+        spec.flags |= ACDC_TCP_ECE;
+    }
+    syn_options(s, 1, &spec);
+    handshake_packet(s, 1, &spec, 1);
+    s->guest[0].rcv_nxt = spec.seq + 1;
+}
+
+void
+sim_connect(struct sim *s)
+{
+    struct tcp_spec spec;
+
+    sim_syn(s);
+    sim_synack(s);
+    s->guest[0].snd_nxt++;
+    s->guest[1].snd_nxt++;
+    s->now += SIM_MS;
+    spec = sim_spec(s, 0, ACDC_TCP_ACK, 0);
+    handshake_packet(s, 0, &spec, 2);
+}
+
+void
+sim_data(struct sim *s, int from, uint32_t n, bool ce)
+{
+    struct tcp_spec spec = sim_spec(s, from, ACDC_TCP_ACK, n);
+    struct packet *list = sim_egress(s, from, packet_make(&spec));
+    struct packet *p;
+
+    for (p = list; p && ce; p = p->next) {
+        packet_set_ecn(p, ACDC_ECN_CE);
+    }
+    packet_free_list(sim_ingress(s, !from, list));
+    s->guest[from].snd_nxt += n;
+    s->guest[!from].rcv_nxt = s->guest[from].snd_nxt;
+}
+
+struct packet *
+sim_ack(struct sim *s, int from)
+{
+    struct tcp_spec spec = sim_spec(s, from, ACDC_TCP_ACK, 0);
+
+    return sim_send(s, from, &spec);
+}
+
+uint16_t
+sim_ack_window(struct sim *s, int from)
+{
+    struct packet *p = sim_ack(s, from);
+    uint16_t window;
+
+    check(packet_count(p) == 1, "an ACK was lost");
+    window = packet_window(p);
+    packet_free(p);
+    return window;
+}
+
+void
+sim_info(const struct sim *s, int side, struct acdc_flow_info *fi)
+{
+    uint64_t cursor = 0;
+
+    check(acdc_dump(s->acdc[side], &cursor, s->now, fi, 1) == 1, "no flow");
+}
+
+unsigned int
+sim_n_flows(const struct sim *s, int side)
+{
+    struct acdc_stats stats;
+
+    acdc_stats_get(s->acdc[side], &stats);
+    return stats.n_flows;
+}
+
+uint64_t
+sim_counter(const struct sim *s, int side, enum acdc_counter counter)
+{
+    struct acdc_tenant_stats stats;
+
+    check(!acdc_tenant_stats_get(s->acdc[side], SIM_TENANT, &stats),
+          "acdc_tenant_stats_get");
+    return stats.counters[counter];
+}

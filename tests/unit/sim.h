@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+
+/* Two guests, two virtual switches with AC/DC, and the network in between:
+ *
+ *     guest 0 - engine 0 - network - engine 1 - guest 1
+ *
+ * Time passes only when a test says so.  The guests' TCP is whatever the test
+ * sends; struct sim_guest keeps their sequence numbers. */
+
+#ifndef SIM_H
+#define SIM_H 1
+
+#include "host.h"
+
+#define SIM_TENANT "blue"
+enum { SIM_MTU = 1500, SIM_PORT_NO = 7 };
+#define SIM_MS UINT64_C(1000000)        /* Nanoseconds. */
+
+struct sim_guest {
+    uint8_t addr[16];           /* IPv4: the first four bytes. */
+    uint16_t port;
+    uint32_t snd_nxt, rcv_nxt;
+    uint16_t window;            /* Raw, in its ACKs. */
+    uint16_t syn_window;
+    uint16_t mss;
+    int wscale;                 /* -1: no option. */
+    bool timestamps;
+    bool no_sack;
+    bool ecn;                   /* Asks for and accepts ECN. */
+    uint8_t ect;                /* Codepoint of its packets. */
+};
+
+struct sim {
+    struct acdc *acdc[2];       /* NULL: a virtual switch without AC/DC. */
+    struct acdc_port *port[2];
+    struct sim_guest guest[2];
+    uint64_t now;
+    bool v6;
+    unsigned int vlans;
+    bool csum_partial;
+    unsigned int headroom;
+    /* The packets of the handshake, as sent on the wire and as the other
+     * guest got them: SYN, SYN-ACK, ACK. */
+    struct packet *wire[3], *seen[3];
+};
+
+/* Engines with one tenant "blue" with these parameters (NULL: the defaults)
+ * and port 7 bound to it. */
+void sim_init(struct sim *, const struct acdc_params *,
+              const struct acdc_params *);
+/* Only one virtual switch, 'side', has AC/DC. */
+void sim_remove_acdc(struct sim *, int side);
+void sim_done(struct sim *);
+void sim_policy(struct sim *, int side, const struct acdc_params *);
+
+/* A packet of the guest with its sequence numbers, without options but
+ * timestamps. */
+struct tcp_spec sim_spec(const struct sim *, int side, uint8_t flags,
+                         uint32_t payload);
+
+/* From the guest through its engine: what goes on the wire. */
+struct packet *sim_egress(struct sim *, int side, struct packet *);
+/* From the wire through the engine of 'side': what its guest gets. */
+struct packet *sim_ingress(struct sim *, int side, struct packet *);
+/* Both. */
+struct packet *sim_cross(struct sim *, int from, struct packet *);
+/* Both, of what 's' describes. */
+struct packet *sim_send(struct sim *, int from, const struct tcp_spec *);
+
+/* Guest 0 connects to guest 1. */
+void sim_syn(struct sim *);
+void sim_synack(struct sim *);
+void sim_connect(struct sim *);
+
+/* Guest 'from' sends 'n' bytes in one packet, marked CE in the network if
+ * 'ce'; the other guest receives it; nothing acknowledged. */
+void sim_data(struct sim *, int from, uint32_t n, bool ce);
+/* Guest 'from' acknowledges all it has.  Returns what the other one got, to
+ * be freed; NULL if nothing. */
+struct packet *sim_ack(struct sim *, int from);
+/* The same, freed; returns the window field the other one got. */
+uint16_t sim_ack_window(struct sim *, int from);
+
+void sim_info(const struct sim *, int side, struct acdc_flow_info *);
+unsigned int sim_n_flows(const struct sim *, int side);
+uint64_t sim_counter(const struct sim *, int side, enum acdc_counter);
+
+#endif /* sim.h */
