@@ -91,7 +91,10 @@ def has_red() -> bool:
     run("unshare", "--net", *add)  # So that what fails below is red.
     red = "tc qdisc add dev acdc-try0 root red limit 100000 avpkt 1000 min 10000 max 10001 burst 10"
     script = f"{' '.join(add)} && {red}"
-    return subprocess.run(["unshare", "--net", "sh", "-c", script], capture_output=True).returncode == 0
+    return (
+        subprocess.run(["unshare", "--net", "sh", "-c", script], capture_output=True).returncode
+        == 0
+    )
 
 
 def add_htb(node: Node, device: str, rate: int) -> None:

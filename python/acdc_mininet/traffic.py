@@ -209,7 +209,9 @@ def arguments() -> argparse.ArgumentParser:
         elif name == "send":
             command.add_argument("--bytes", type=int, default=0, help="0: no limit")
         elif name == "probe":
-            command.add_argument("--interval", type=float, default=0.004, help="between messages, s")
+            command.add_argument(
+                "--interval", type=float, default=0.004, help="between messages, s"
+            )
             command.add_argument("--size", type=int, default=64, help="of a message, bytes")
     return parser
 
