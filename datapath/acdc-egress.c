@@ -38,7 +38,7 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
     f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;     /* Karn's rule. */
     acdc_flow_env(ctx, f, params, &env);
     if (!seq_after(p->seq, f->snd_una)
-        && ctx->now_ms - f->active_ms >= acdc_flow_rto_ms(f)) {
+        && elapsed_ms(ctx->now_ms, f->active_ms) >= acdc_flow_rto_ms(f)) {
         ACDC_COUNT(ctx, TIMEOUTS, 1);
         acdc_law_timeout(&f->law, &env);
         f->dupacks = 0;
@@ -91,7 +91,7 @@ track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
         }
     } else {
         if (f->snd_nxt == f->snd_una
-            && ctx->now_ms - f->active_ms >= acdc_flow_rto_ms(f)) {
+            && elapsed_ms(ctx->now_ms, f->active_ms) >= acdc_flow_rto_ms(f)) {
             acdc_flow_env(ctx, f, params, &env);
             if (acdc_law_idle(&f->law, &env)) {
                 ACDC_COUNT(ctx, IDLE_RESTARTS, 1);

@@ -190,6 +190,16 @@ struct acdc_ctx {
     uint32_t counters[ACDC_N_COUNTERS]; /* Added to 'slot' at the end. */
 };
 
+/* Milliseconds from 'since' to 'now'.  0 if that is negative: another thread's
+ * clock may be a little ahead of ours. */
+static inline uint32_t
+elapsed_ms(uint32_t now_ms, uint32_t since_ms)
+{
+    int32_t elapsed = (int32_t) (now_ms - since_ms);
+
+    return elapsed > 0 ? (uint32_t) elapsed : 0;
+}
+
 #define ACDC_COUNT(CTX, SYMBOL, N) ((CTX)->counters[ACDC_C_##SYMBOL] += (N))
 
 /* acdc-table.c: the flow table. ------------------------------------------- */

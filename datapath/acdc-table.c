@@ -342,8 +342,7 @@ evict_rank(const struct acdc_ctx *ctx, struct acdc_flow *f)
         rank = 3;
     } else if (is_half_open((enum acdc_flow_state) f->state)) {
         rank = 2;
-    } else if (ctx->now_ms - f->seen_ms >= ACDC_IDLE_EVICT_MS
-               && (int32_t) (ctx->now_ms - f->seen_ms) > 0) {
+    } else if (elapsed_ms(ctx->now_ms, f->seen_ms) >= ACDC_IDLE_EVICT_MS) {
         rank = 1;
     }
     acdc_unlock(&f->lock);
@@ -482,8 +481,7 @@ static bool
 has_expired(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
             bool *closed)
 {
-    uint32_t limit;
-    int32_t idle;
+    uint32_t limit, idle;
 
     acdc_lock(&f->lock);
     *closed = f->state == ACDC_FLOW_CLOSED;
@@ -494,10 +492,9 @@ has_expired(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
     } else {
         limit = acdc_a32_read(&a->idle_timeout_ms);
     }
-    /* Negative when another thread's clock is a little ahead of ours. */
-    idle = (int32_t) (now_ms - f->seen_ms);
+    idle = elapsed_ms(now_ms, f->seen_ms);
     acdc_unlock(&f->lock);
-    return idle > 0 && (uint32_t) idle >= limit;
+    return idle >= limit;
 }
 
 bool
@@ -596,8 +593,7 @@ flow_info(struct acdc_flow *f, uint32_t now_ms, struct acdc_flow_info *fi)
     fi->rx_ce = f->rx_ce;
     fi->fb_total = f->fb_total;
     fi->fb_ce = f->fb_ce;
-    fi->idle_ms = (int32_t) (now_ms - f->seen_ms) > 0 ? now_ms - f->seen_ms
-                                                      : 0;
+    fi->idle_ms = elapsed_ms(now_ms, f->seen_ms);
     if (!(f->flags & ACDC_F_DEAD)) {
         fi->offered = (uint32_t) f->out_window << f->out_wscale;
         fi->in_flight = f->snd_nxt - f->snd_una;
