@@ -75,25 +75,35 @@ refine_wscale(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
 }
 
-/* Adds the capability and the ECT mark to a SYN or SYN-ACK of the guest. */
+/* The same scale in what the peer sends again. */
 static void
+rewrite_wscale(const struct acdc_flow *f, struct acdc_pkt *p)
+{
+    if (f->out_wscale != f->peer_wscale && (p->opt_flags & ACDC_O_WSCALE)
+        && acdc_pkt_make_writable(p)) {
+        acdc_pkt_set_wscale(p, f->out_wscale);
+    }
+}
+
+/* Adds the capability and the ECT mark to a SYN or SYN-ACK of the guest.  True
+ * if it did. */
+static bool
 offer(struct acdc_ctx *ctx, struct acdc_flow *f,
       const struct acdc_params *params, struct acdc_pkt *p)
 {
     uint32_t mtu = acdc_a32_read(&ctx->port->mtu);
     uint8_t ecn = acdc_pkt_ecn(p);
 
-    f->flags &= ~(uint32_t) ACDC_F_OFFERED;
     if (!params->enabled || params->mode != ACDC_MODE_ENFORCE
         || f->n_syns >= ACDC_SYN_PLAIN_FROM
         || acdc_pkt_room(p) < ACDC_OPT_CAP_LEN
         || acdc_pkt_ip_len(p) + ACDC_OPT_CAP_LEN > mtu) {
-        return;
+        return false;
     }
     if (!acdc_pkt_make_writable(p)
         || !acdc_pkt_add_capability(p, ctx->exid, 0)) {
         ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
-        return;
+        return false;
     }
     f->flags |= ACDC_F_OFFERED;
     acdc_pkt_set_reserved(p, (uint8_t) (ecn << ACDC_RES_ECN_SHIFT));
@@ -101,6 +111,7 @@ offer(struct acdc_ctx *ctx, struct acdc_flow *f,
         acdc_pkt_set_ecn(p, ACDC_ECN_ECT0);
         ACDC_COUNT(ctx, MARKED_ECT, 1);
     }
+    return true;
 }
 
 /* Takes capability and mark off a SYN or SYN-ACK for the guest.  True if the
@@ -188,12 +199,11 @@ acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         acdc_unlock(&f->lock);
         return;
     }
-    if (f->state == ACDC_FLOW_SYN_RECEIVED) {
-        /* Simultaneous open (RFC 9293 section 3.5): the SYNs cross.  The
-         * SYN-ACKs that follow settle it. */
-        f->flags &= ~(uint32_t) ACDC_F_PASSIVE;
-    } else if (f->n_syns && (f->state != ACDC_FLOW_SYN_SENT
-                             || f->iss != p->seq)) {
+    /* A SYN of the peer that the guest has not answered is a simultaneous
+     * open (RFC 9293 section 3.5): the SYN-ACKs that follow settle it. */
+    if ((f->state != ACDC_FLOW_SYN_RECEIVED || (f->flags & ACDC_F_LAW))
+        && (f->state != ACDC_FLOW_SYN_SENT
+            || (f->n_syns && f->iss != p->seq))) {
         restart(ctx, f);
     }
     f->seen_ms = ctx->now_ms;
@@ -225,21 +235,24 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         return;
     }
     acdc_lock(&f->lock);
-    if ((f->flags & ACDC_F_DEAD) || f->state == ACDC_FLOW_ESTABLISHED
-        || f->state == ACDC_FLOW_CLOSING) {
-        /* On a live connection the guest answers with a challenge ACK (RFC
-         * 5961).  Nobody can reset the flow's state with a forged SYN. */
-        acdc_unlock(&f->lock);
-        accept_offer(ctx, p);
-        return;
-    }
-    if (f->state == ACDC_FLOW_CLOSED) {
+    if (!(f->flags & ACDC_F_DEAD) && f->state == ACDC_FLOW_CLOSED) {
         restart(ctx, f);
     }
-    f->seen_ms = ctx->now_ms;
-    if (f->state == ACDC_FLOW_SYN_RECEIVED) {
-        f->flags |= ACDC_F_PASSIVE;
+    if (f->flags & (ACDC_F_DEAD | ACDC_F_LAW)) {
+        /* Sent again, the guest's answer was lost: what that settled stays.
+         * Any other SYN is not of this connection, the guest answers with a
+         * challenge ACK (RFC 5961), and nobody can reset the flow's state
+         * with a forged SYN. */
+        bool capable = accept_offer(ctx, p);
+
+        if (!(f->flags & ACDC_F_DEAD) && p->seq == f->irs) {
+            f->flags |= capable ? ACDC_F_PEER : 0;
+            rewrite_wscale(f, p);
+        }
+        acdc_unlock(&f->lock);
+        return;
     }
+    f->seen_ms = ctx->now_ms;
     f->irs = p->seq;
     f->rcv_nxt = p->seq + 1 + p->payload;
     f->rx_total = p->payload;
@@ -250,7 +263,7 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         f->flags |= ACDC_F_ECN_SYN;
     }
     params = acdc_flow_params(ctx, f);
-    f->flags &= ~(uint32_t) ACDC_F_PEER;
+    /* Also if this one, sent again, comes without the capability. */
     if (accept_offer(ctx, p)) {
         f->flags |= ACDC_F_PEER;
     }
@@ -258,24 +271,22 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     acdc_unlock(&f->lock);
 }
 
-/* The handshake is answered: both ends' capability is known. */
+/* The handshake is answered: both ends' capability is known.  Where the SYNs
+ * crossed, once for each SYN-ACK. */
 static void
 settle(struct acdc_ctx *ctx, struct acdc_flow *f,
-       const struct acdc_params *params, struct acdc_pkt *synack)
+       const struct acdc_params *params, struct acdc_pkt *synack, bool capable)
 {
-    bool capable = (f->flags & ACDC_F_OFFERED) && (f->flags & ACDC_F_PEER);
-
     if ((f->flags & ACDC_F_ECN_SYN)
         && (synack->tcp_flags & (ACDC_TCP_ECE | ACDC_TCP_CWR))
            == ACDC_TCP_ECE) {
         f->flags |= ACDC_F_GUEST_ECN;
     }
-    settle_options(f, synack);
     acdc_flow_set_counted(f, capable);
-    if (capable) {
-        ACDC_COUNT(ctx, FLOWS_CAPABLE, 1);
-    } else {
-        ACDC_COUNT(ctx, FLOWS_FALLBACK, 1);
+    if (!(f->flags & ACDC_F_LAW)) {
+        settle_options(f, synack);
+        ACDC_COUNT(ctx, FLOWS_CAPABLE, capable);
+        ACDC_COUNT(ctx, FLOWS_FALLBACK, !capable);
     }
     acdc_flow_start_law(ctx, f, params);
 }
@@ -285,10 +296,10 @@ bool
 acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
                    struct acdc_flow *f, const struct acdc_params *params)
 {
-    bool first;
+    bool first, offered;
 
     /* A server may take the data of a TCP Fast Open SYN (RFC 7413) or not. */
-    if (f->state != ACDC_FLOW_SYN_RECEIVED
+    if ((f->state != ACDC_FLOW_SYN_RECEIVED && f->state != ACDC_FLOW_SYN_SENT)
         || (p->ack != f->irs + 1 && p->ack != f->irs + 1 + f->rx_total)) {
         return false;
     }
@@ -303,18 +314,16 @@ acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
         f->tx_total = p->payload;
         note_options(f, p, true);
     }
-    if (f->flags & ACDC_F_PEER) {
-        offer(ctx, f, params, p);
-    }
+    offered = (f->flags & ACDC_F_PEER) && offer(ctx, f, params, p);
     if (first) {
-        settle(ctx, f, params, p);
+        settle(ctx, f, params, p, offered);
         /* What the peer's SYN offered, with the guest's own numbers. */
         f->peer_edge = f->right_edge = p->seq + 1 + f->peer_window;
         f->flags |= ACDC_F_EDGE;
         f->rx_told_total = f->rx_total;
-    } else if ((f->flags & ACDC_F_CAPABLE)
-               && !(f->flags & ACDC_F_OFFERED)) {
-        /* Sent again, now without the option: no feedback will come. */
+    } else if ((f->flags & ACDC_F_CAPABLE) && !offered) {
+        /* Sent again, now without the option.  If an earlier one arrives, the
+         * other end's feedback will tell. */
         acdc_flow_set_counted(f, false);
         acdc_flow_start_law(ctx, f, params);
     }
@@ -329,14 +338,12 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
     if (f->state == ACDC_FLOW_ESTABLISHED && p->seq == f->irs) {
         /* Sent again: the guest's ACK was lost. */
         accept_offer(ctx, p);
-        if (f->out_wscale != f->peer_wscale
-            && (p->opt_flags & ACDC_O_WSCALE) && acdc_pkt_make_writable(p)) {
-            acdc_pkt_set_wscale(p, f->out_wscale);
-        }
+        rewrite_wscale(f, p);
         return true;
     }
     if ((f->state != ACDC_FLOW_SYN_SENT && f->state != ACDC_FLOW_SYN_RECEIVED)
         || !seq_after(p->ack, f->iss) || seq_after(p->ack, f->snd_nxt)) {
+        accept_offer(ctx, p);
         return false;
     }
     f->irs = p->seq;
@@ -348,7 +355,10 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
         f->flags |= ACDC_F_PEER;
     }
     f->snd_una = f->out_ack = p->ack;
-    settle(ctx, f, params, p);
+    /* The other end answers with the capability if a SYN with it arrived,
+     * whatever was sent after that. */
+    settle(ctx, f, params, p, (f->flags & ACDC_F_OFFERED)
+                              && (f->flags & ACDC_F_PEER));
     refine_wscale(ctx, f, params, p);
     acdc_flow_set_state(f, ACDC_FLOW_ESTABLISHED);
     f->peer_edge = p->ack + acdc_pkt_window(p);

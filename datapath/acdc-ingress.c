@@ -267,7 +267,6 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
                               false);
         } else {
             ACDC_COUNT(ctx, UNTOUCHED_MIDSTREAM, 1);
-            acdc_pkt_strip(p, ctx->exid);
         }
         return;
     }
@@ -315,7 +314,8 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         acdc_flow_note_end(ctx, f, p);
         return;
     }
-    if (f->state == ACDC_FLOW_SYN_RECEIVED && (p->tcp_flags & ACDC_TCP_ACK)
+    if ((f->state == ACDC_FLOW_SYN_RECEIVED || f->state == ACDC_FLOW_SYN_SENT)
+        && (p->tcp_flags & ACDC_TCP_ACK)
         && seq_after(p->ack, f->iss) && !seq_after(p->ack, f->snd_nxt)) {
         acdc_flow_set_state(f, ACDC_FLOW_ESTABLISHED);
     }

@@ -35,8 +35,8 @@ enum {
 enum {
     ACDC_F_V6 = 1 << 0,
     ACDC_F_DEAD = 1 << 1,           /* Unlinked: touch nothing but the lock. */
-    ACDC_F_OFFERED = 1 << 2,        /* We sent the capability. */
-    ACDC_F_PEER = 1 << 3,           /* The other end sent it. */
+    ACDC_F_OFFERED = 1 << 2,        /* We sent the capability, once. */
+    ACDC_F_PEER = 1 << 3,           /* The other end sent it, once. */
     ACDC_F_CAPABLE = 1 << 4,        /* Both, and feedback comes. */
     ACDC_F_WSCALE_GUEST = 1 << 5,   /* Option on the guest's SYN. */
     ACDC_F_WSCALE_PEER = 1 << 6,    /* Option on the peer's SYN. */
@@ -53,7 +53,6 @@ enum {
     ACDC_F_COUNTED = 1 << 17,       /* In the tenant's capable or fallback
                                      * count. */
     ACDC_F_LAW = 1 << 18,           /* 'law' was started. */
-    ACDC_F_PASSIVE = 1 << 19,       /* The peer sent the first SYN. */
 };
 
 struct acdc_flow {

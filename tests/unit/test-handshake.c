@@ -90,6 +90,331 @@ test_no_peer(void)
     }
 }
 
+
+static bool
+has_capability(const struct packet *p)
+{
+    struct acdc_pkt pkt;
+
+    return packet_parse(p, &pkt) && (pkt.opt_flags & ACDC_O_CAPABILITY);
+}
+
+static uint8_t
+wscale_of(const struct packet *p)
+{
+    struct acdc_pkt pkt;
+
+    packet_parse(p, &pkt);
+    return pkt.wscale;
+}
+
+static bool
+capable(const struct sim *s, int side)
+{
+    struct acdc_flow_info fi;
+
+    sim_info(s, side, &fi);
+    return fi.capable;
+}
+
+/* The third SYN goes without option and mark; whichever SYN and SYN-ACK
+ * arrives, both ends agree in the end. */
+static void
+test_syn_retransmission(void)
+{
+    struct acdc_flow_info fi;
+    struct sim s;
+
+    sim_init(&s, NULL, NULL);
+    sim_syn(&s);
+    ok(has_capability(s.wire[0]), "first SYN offers the capability");
+    sim_syn(&s);
+    ok(has_capability(s.wire[0]), "second SYN too");
+    sim_syn(&s);
+    ok(!packet_is_ours(s.wire[0]) && !packet_ecn(s.wire[0]),
+       "third SYN is plain");
+    /* The others arrived, so this is answered with the capability. */
+    sim_connect(&s);
+    ok(has_capability(s.wire[1]), "SYN-ACK offers the capability");
+    ok(capable(&s, 0) && capable(&s, 1), "both ends capable");
+    is_u64(sim_counter(&s, 0, ACDC_C_FLOWS_CREATED), 1, "one flow");
+    sim_done(&s);
+
+    /* Only the plain one arrives. */
+    sim_init(&s, NULL, NULL);
+    for (int i = 0; i < 3; i++) {
+        struct tcp_spec spec = sim_spec(&s, 0, ACDC_TCP_SYN, 0);
+        struct packet *p;
+
+        opt_mss(&spec, 1460);
+        p = sim_egress(&s, 0, packet_make(&spec));
+        packet_free_list(i < 2 ? p : sim_ingress(&s, 1, p));
+    }
+    s.guest[1].rcv_nxt = s.guest[0].snd_nxt + 1;
+    sim_synack(&s);
+    ok(!has_capability(s.wire[1]), "plain SYN-ACK to a plain SYN");
+    ok(!capable(&s, 0) && !capable(&s, 1), "no end is capable");
+    sim_done(&s);
+
+    /* SYN-ACK sent three times: the last is plain, but the first arrived. */
+    sim_init(&s, NULL, NULL);
+    sim_syn(&s);
+    sim_synack(&s);
+    sim_synack(&s);
+    ok(has_capability(s.wire[1]), "second SYN-ACK offers the capability");
+    sim_synack(&s);
+    ok(!has_capability(s.wire[1]), "third SYN-ACK is plain");
+    ok(!capable(&s, 1), "the listening end is unsure");
+    s.guest[0].snd_nxt++;
+    s.guest[1].snd_nxt++;
+    s.guest[0].rcv_nxt = s.guest[1].snd_nxt;
+    packet_free(sim_ack(&s, 0));
+    ok(capable(&s, 0) && capable(&s, 1), "until feedback arrives");
+    sim_done(&s);
+
+    /* The SYN comes again after a SYN-ACK without window scale. */
+    sim_init(&s, NULL, NULL);
+    s.guest[0].wscale = 7;
+    s.guest[1].wscale = -1;
+    sim_syn(&s);
+    sim_synack(&s);
+    sim_syn(&s);
+    sim_connect(&s);
+    sim_info(&s, 1, &fi);
+    is_u64(fi.wscale_remote, 0, "no window scale after SYN, SYN-ACK, SYN");
+    is_u64(packet_window(s.seen[2]), 14600, "window in bytes");
+    ok(fi.capable, "capable");
+    sim_done(&s);
+}
+
+static void
+test_wscale(void)
+{
+    static const struct {
+        int wscale;
+        uint16_t mss;
+        uint8_t told;
+    } cases[] = {
+        { 14, 1460, 10 }, { 11, 1460, 10 }, { 10, 1460, 10 }, { 9, 1460, 9 },
+        { 0, 1460, 0 }, { 14, 8960, 13 }, { 14, 536, 9 },
+    };
+    unsigned int i;
+
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct acdc_flow_info fi;
+        struct sim s;
+        uint8_t told = cases[i].told;
+        uint16_t window;
+
+        sim_init(&s, NULL, NULL);
+        s.guest[0].wscale = s.guest[1].wscale = cases[i].wscale;
+        s.guest[0].mss = s.guest[1].mss = cases[i].mss;
+        s.guest[0].window = s.guest[1].window = 40;
+        sim_connect(&s);
+        is_u64(wscale_of(s.seen[0]), told, "MSS %u, scale %d in SYN",
+               cases[i].mss, cases[i].wscale);
+        is_u64(wscale_of(s.seen[1]), told, "the same in SYN-ACK");
+        ok(all_ok(s.seen[0]) && all_ok(s.seen[1]), "checksums");
+        sim_info(&s, 0, &fi);
+        window = sim_ack_window(&s, 1);
+        if (40u << cases[i].wscale >= fi.window) {
+            is_u64(window, (fi.window + (1u << told) - 1) >> told,
+                   "window in the scale the guest knows");
+        } else {
+            is_u64((uint32_t) window << told, 40u << cases[i].wscale,
+                   "the peer's own window");
+        }
+        is_u64(fi.rescaled, told != cases[i].wscale, "rescaled");
+        /* Sent again, it says the same. */
+        s.guest[1].snd_nxt--;
+        sim_synack(&s);
+        is_u64(wscale_of(s.seen[1]), told, "the same in a second SYN-ACK");
+        sim_done(&s);
+    }
+}
+
+/* Both guests connect at once (RFC 9293 section 3.5). */
+static void
+test_simultaneous(bool capable0, bool capable1, bool late)
+{
+    struct packet *p[2];
+    struct sim s;
+    int i;
+
+    sim_init(&s, NULL, NULL);
+    printf("# simultaneous open, AC/DC at 0: %d, at 1: %d, SYN late: %d\n",
+           capable0, capable1, late);
+    if (!capable0) {
+        sim_remove_acdc(&s, 0);
+    }
+    if (!capable1) {
+        sim_remove_acdc(&s, 1);
+    }
+    for (i = 0; i < 2; i++) {
+        struct tcp_spec spec = sim_spec(&s, i, ACDC_TCP_SYN, 0);
+
+        opt_mss(&spec, 1460);
+        opt_timestamp(&spec, 1, 0);
+        p[i] = packet_make(&spec);
+        if (!late || !i) {
+            p[i] = sim_egress(&s, i, p[i]);
+        }
+    }
+    /* Late: the SYN of guest 0 passes engine 1 before that of guest 1. */
+    p[0] = sim_ingress(&s, 1, p[0]);
+    if (late) {
+        p[1] = sim_egress(&s, 1, p[1]);
+    }
+    p[1] = sim_ingress(&s, 0, p[1]);
+    for (i = 0; i < 2; i++) {
+        ok((!packet_is_ours(p[i]) || !s.acdc[!i]) && all_ok(p[i]),
+           "SYN of %d is clean", i);
+        packet_free(p[i]);
+        s.guest[i].rcv_nxt = s.guest[!i].snd_nxt + 1;
+    }
+    for (i = 0; i < 2; i++) {
+        struct tcp_spec spec = sim_spec(&s, i, ACDC_TCP_SYN | ACDC_TCP_ACK,
+                                        0);
+
+        opt_mss(&spec, 1460);
+        opt_timestamp(&spec, 1, 0);
+        p[i] = sim_egress(&s, i, packet_make(&spec));
+    }
+    for (i = 0; i < 2; i++) {
+        p[i] = sim_ingress(&s, !i, p[i]);
+        ok(!packet_is_ours(p[i]) && all_ok(p[i]), "SYN-ACK of %d is clean",
+           i);
+        packet_free(p[i]);
+        s.guest[i].snd_nxt++;
+    }
+    for (i = 0; i < 2; i++) {
+        packet_free(sim_ack(&s, i));
+    }
+    for (i = 0; i < 2; i++) {
+        struct acdc_flow_info fi;
+
+        if (s.acdc[i]) {
+            sim_info(&s, i, &fi);
+            is_u64(fi.state, ACDC_FLOW_ESTABLISHED, "%d is established", i);
+            is_u64(fi.capable, capable0 && capable1, "capable at %d", i);
+            is_u64(fi.mss, 1448, "MSS at %d", i);
+            is_u64(sim_counter(&s, i, ACDC_C_FLOWS_CAPABLE)
+                   + sim_counter(&s, i, ACDC_C_FLOWS_FALLBACK), 1,
+                   "one handshake counted at %d", i);
+        }
+    }
+    sim_done(&s);
+}
+
+static void
+rst(struct sim *s, int from, uint32_t seq)
+{
+    struct tcp_spec spec = sim_spec(s, from, ACDC_TCP_RST | ACDC_TCP_ACK, 0);
+
+    spec.seq = seq;
+    packet_free_list(sim_send(s, from, &spec));
+}
+
+static void
+test_reuse(void)
+{
+    struct acdc_flow_info fi;
+    struct sim s;
+
+    /* Refused, then again with the same ports. */
+    sim_init(&s, NULL, NULL);
+    sim_syn(&s);
+    rst(&s, 1, 0);
+    sim_info(&s, 0, &fi);
+    is_u64(fi.state, ACDC_FLOW_CLOSED, "refused connection is closed");
+    s.guest[0].snd_nxt += 100000;
+    sim_connect(&s);
+    ok(capable(&s, 0) && capable(&s, 1), "second attempt is tracked");
+    is_u64(sim_n_flows(&s, 0), 1, "in the same flow");
+    /* RST, and the same ports with other numbers. */
+    rst(&s, 0, s.guest[0].snd_nxt);
+    sim_info(&s, 1, &fi);
+    is_u64(fi.state, ACDC_FLOW_CLOSED, "reset connection is closed");
+    s.guest[0].snd_nxt += 200000;
+    s.guest[1].snd_nxt += 300000;
+    sim_connect(&s);
+    ok(capable(&s, 0) && capable(&s, 1), "ports used again");
+    sim_data(&s, 0, 1000, true);
+    packet_free(sim_ack(&s, 1));
+    sim_info(&s, 0, &fi);
+    ok(fi.fb_total == 1000 && fi.fb_ce == 1000, "feedback starts anew");
+    /* Lost in a reboot of guest 0: a new SYN on a live connection. */
+    s.guest[0].snd_nxt = 12345;
+    sim_syn(&s);
+    sim_info(&s, 1, &fi);
+    is_u64(fi.state, ACDC_FLOW_ESTABLISHED,
+           "a SYN does not disturb the flow at the other end");
+    sim_info(&s, 0, &fi);
+    is_u64(fi.state, ACDC_FLOW_SYN_SENT, "and begins one where it was sent");
+    sim_done(&s);
+
+    /* A SYN is refused, then the guest that refused connects. */
+    sim_init(&s, NULL, NULL);
+    sim_syn(&s);
+    rst(&s, 1, 0);
+    {
+        struct sim_guest g = s.guest[0];
+        struct acdc *a = s.acdc[0];
+        struct acdc_port *port = s.port[0];
+
+        s.guest[0] = s.guest[1];
+        s.guest[1] = g;
+        s.acdc[0] = s.acdc[1];
+        s.acdc[1] = a;
+        s.port[0] = s.port[1];
+        s.port[1] = port;
+    }
+    sim_connect(&s);
+    sim_info(&s, 0, &fi);
+    is_u64(fi.state, ACDC_FLOW_ESTABLISHED, "the other way round");
+    ok(capable(&s, 0) && capable(&s, 1), "and tracked");
+    sim_done(&s);
+}
+
+static void
+test_syn_knob(void)
+{
+    struct acdc_params params = acdc_params_default;
+    struct sim s;
+
+    params.ecn_syn = false;
+    sim_init(&s, &params, &params);
+    sim_connect(&s);
+    ok(has_capability(s.wire[0]) && !packet_ecn(s.wire[0]), "SYN not ECT");
+    ok(has_capability(s.wire[1]) && !packet_ecn(s.wire[1]), "SYN-ACK not ECT");
+    sim_done(&s);
+
+    params = acdc_params_default;
+    params.enabled = false;
+    sim_init(&s, &params, NULL);
+    sim_connect(&s);
+    ok(!packet_is_ours(s.wire[0]) && !packet_is_ours(s.wire[1]),
+       "disabled: nothing offered");
+    ok(sim_counter(&s, 0, ACDC_C_UNTOUCHED_DISABLED) > 0, "counted");
+    sim_done(&s);
+
+    /* A SYN of 40 bytes of options has no room. */
+    sim_init(&s, NULL, NULL);
+    {
+        struct tcp_spec spec = sim_spec(&s, 0, ACDC_TCP_SYN, 0);
+        struct packet *p, *same = NULL;
+
+        opt_mss(&spec, 1460);
+        opt_nop(&spec, 36);
+        same = packet_make(&spec);
+        p = sim_egress(&s, 0, packet_clone(same));
+        ok(packet_same(p, same), "a SYN without room is untouched");
+        packet_free(p);
+        packet_free(same);
+    }
+    sim_done(&s);
+}
+
 int
 main(void)
 {
@@ -100,6 +425,15 @@ main(void)
                      i % 5 ? 0 : 128);
     }
     test_no_peer();
+    test_syn_retransmission();
+    test_wscale();
+    for (i = 0; i < 8; i++) {
+        if (i & 3) {
+            test_simultaneous(i & 1, i & 2, i & 4);
+        }
+    }
+    test_reuse();
+    test_syn_knob();
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
     return tap_end();
 }
