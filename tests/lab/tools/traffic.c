@@ -24,6 +24,7 @@
 #include <math.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -125,14 +126,21 @@ static bool receive_all(int fd, uint64_t n)
 
     while (n) {
         int want = n < (uint64_t) lowat ? n : (uint64_t) lowat;
+        struct pollfd pfd = { .fd = fd, .events = POLLIN };
         ssize_t got;
 
         if (want != set) {
             setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &want, sizeof want);
             set = want;
         }
-        got = recv(fd, NULL, n < CHUNK ? n : CHUNK, MSG_TRUNC);
-        if (got < 0 && errno == EINTR) {
+        /* A blocking recv() takes what there is first, and is then woken only
+         * when as much as 'want' has come again: perhaps never. */
+        if (want > 1) {
+            poll(&pfd, 1, -1);
+        }
+        got = recv(fd, NULL, n < CHUNK ? n : CHUNK,
+                   MSG_TRUNC | (want > 1 ? MSG_DONTWAIT : 0));
+        if (got < 0 && (errno == EINTR || errno == EAGAIN)) {
             continue;
         } else if (got <= 0) {
             return false;
