@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The marking switch that the other tests trust: rate, K, limit, and what it
+does to ECT and other packets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import acdc_mininet as am
+
+RATE = 100_000_000
+ECN: dict[str, object] = {"net.ipv4.tcp_ecn": 1}  # Guests that ask for ECN themselves.
+Network = Callable[..., am.AcdcNet]
+
+
+class EcnHost(am.AcdcHost):
+    def __init__(self, name: str, **params: Any) -> None:  # noqa: ANN401
+        super().__init__(name, sysctls=ECN, **params)
+
+
+def bulk(net: am.AcdcNet) -> am.Run:
+    flows = [am.Flow("h1", "r1", "cubic"), am.Flow("h2", "r2", "reno")]
+    return am.run_bulk(net, flows, 6, bottleneck=net.queue("s1", "s2"), probe=("h3", "r3"))
+
+
+def test_rate_and_limit_without_ecn(network: Network) -> None:
+    """A flow that is not ECT fills the buffer and no more, at the rate."""
+    queue = am.Queue(rate=RATE, k=20 * am.FRAME, limit=150 * am.FRAME)
+    net = network(am.Dumbbell(n=3, queue=queue))
+    run = bulk(net)
+    state = net.queue("s1", "s2").read()
+    # 1448 of 1514 bytes are payload.
+    assert 0.85 < run.goodput / (RATE * 1448 / 1514) <= 1.02
+    assert state.marks == 0
+    assert state.drops > 0
+    assert 0.9 * queue.limit < state.max_queue <= queue.limit
+    # The delay is that of the queue: half of it at the least, as cubic's 0.7.
+    full_us = queue.limit * 8 / RATE * 1e6
+    assert 0.4 * full_us < run.rtt_percentile(50) < 1.6 * full_us
+
+
+def test_marks_above_k_instead_of_drops(network: Network) -> None:
+    queue = am.Queue(rate=RATE, k=20 * am.FRAME, limit=150 * am.FRAME)
+    net = network(am.Dumbbell(n=3, queue=queue), host=EcnHost)
+    run = bulk(net)
+    assert run.goodput > 0.8 * RATE
+    assert run.marks > 0
+    assert run.drops == 0
+    # cubic halves less than DCTCP grows, but it does react at K.
+    assert net.queue("s1", "s2").read().max_queue < queue.limit
+    assert run.rtt_percentile(50) < 1.6 * queue.k * 8 / RATE * 1e6 + 2000
+
+
+@pytest.mark.parametrize("host", [am.AcdcHost, EcnHost])
+def test_red_drops_what_is_not_ect_above_k(network: Network, host: type[am.AcdcHost]) -> None:
+    queue = am.Queue(rate=RATE, k=20 * am.FRAME, limit=150 * am.FRAME, drop_not_ect=True)
+    net = network(am.Dumbbell(n=3, queue=queue), host=host)
+    run = bulk(net)
+    state = net.queue("s1", "s2").read()
+    if host is EcnHost:
+        assert state.marks > 0
+        assert run.goodput > 0.6 * RATE
+    else:
+        assert state.marks == 0
+        assert state.drops > 0
+        assert state.max_queue <= queue.k
+
+
+def test_directions_have_queues_of_their_own(network: Network) -> None:
+    net = network(am.Dumbbell(n=2, queue=am.Queue(rate=RATE)))
+    am.run_bulk(net, [am.Flow("h1", "r1")], 4)
+    there, back = net.queue("s1", "s2").read(), net.queue("s2", "s1").read()
+    assert there.bytes > 20_000_000
+    assert 0 < back.bytes < there.bytes / 5  # ACKs alone.
+    assert back.max_queue < there.max_queue

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The quick start, with what is built already and in short."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = ROOT / "utilities" / "acdc-quickstart"
+
+
+def quickstart(*args: str | Path, timeout: float = 180) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(arg) for arg in (PROGRAM, *args)], capture_output=True, text=True, timeout=timeout
+    )
+
+
+def links() -> str:
+    done = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    output = tmp_path_factory.mktemp("quickstart")
+    before = links()
+    done = quickstart("--skip-build", "--seconds", "10", "--output", output)
+    assert done.returncode == 0, done.stderr
+    assert links() == before
+    return done.stdout, output
+
+
+def load(results: tuple[str, Path]) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((results[1] / "results.json").read_text())
+    return document
+
+
+def test_table(results: tuple[str, Path]) -> None:
+    text = results[0]
+    for word in ("plain OVS", "AC/DC", "Jain's index", "RTT p50", "RTT p99", "dropped", "marked"):
+        assert word in text
+    assert text.count("flow ") >= 5
+
+
+def test_json(results: tuple[str, Path]) -> None:
+    document = load(results)
+    assert list(document["phases"]) == ["plain", "acdc", "beta1", "beta2"]
+    for name, phase in document["phases"].items():
+        assert len(phase["flows"]) == 5
+        assert all(flow["goodput_bps"] > 0 for flow in phase["flows"]), name
+        assert phase["rtt_us"]["p50"] <= phase["rtt_us"]["p99"]
+    assert document["phases"]["plain"]["marks"] == 0
+    for name in ("acdc", "beta1", "beta2"):
+        assert document["phases"][name]["marks"] > 0
+        assert all(0 <= flow["alpha"] <= 1 for flow in document["phases"][name]["flows"])
+    assert "ovs-vsctl set acdc green beta=0.25" in document["ovs_commands"]
+    assert document["warnings"] == []
+
+
+def test_png(results: tuple[str, Path]) -> None:
+    raw = (results[1] / "results.png").read_bytes()
+    assert raw[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = struct.unpack(">II", raw[16:24])
+    assert width >= 1000 and height >= 500
+    assert len(raw) > 50_000  # It shows something.
+
+
+def test_targets(results: tuple[str, Path]) -> None:
+    """Those of the quick start, a little wider: a test machine is busy."""
+    found = {check["name"]: check["value"] for check in load(results)["checks"]}
+    assert found["rtt_p50_ratio"] <= 0.3, found
+    assert found["jain"] >= 0.93, found
+    assert found["goodput_ratio"] >= 0.9, found
+    assert found["beta_ratio"] <= 0.85, found
+
+
+@pytest.mark.parametrize(
+    "args", [["--rate", "fast"], ["--phases", "later"], ["--beta", "2"], ["--seconds", "1"]]
+)
+def test_wrong_arguments(args: list[str]) -> None:
+    done = quickstart(*args)
+    assert done.returncode == 2
+    assert args[0] in done.stderr
+
+
+def test_failing_phase(tmp_path: Path) -> None:
+    """A stack that the kernel lacks ends it, with a message and a status."""
+    done = quickstart("--skip-build", "--output", tmp_path, "--stacks", "cubic,nosuchstack")
+    assert done.returncode == 1
+    assert "nosuchstack" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "results.json").exists()
+
+
+def test_interrupt(tmp_path: Path) -> None:
+    before = links()
+    process = subprocess.Popen(
+        [PROGRAM, "--skip-build", "--output", tmp_path], stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    while "plain OVS" not in (line := process.stderr.readline()):
+        assert line, "it ended"
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "interrupted" in error
+    assert "Traceback" not in error
+    deadline = time.monotonic() + 5
+    while (left := _descendants(process.pid)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left == []
+    assert links() == before
+
+
+def _descendants(session: int) -> list[int]:
+    """Processes that name the quick start's package."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (path / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"acdc_quickstart" in words or b"acdc_mininet.traffic" in words:
+            if int(path.name) not in (os.getpid(), session):
+                found.append(int(path.name))
+    return found
