@@ -37,6 +37,18 @@ lib_libopenvswitch_la_SOURCES += \
 	lib/acdc-netdev.h \
 	lib/acdc-offload.h
 
+if LINUX
+lib_libopenvswitch_la_SOURCES += \
+	acdc/acdc-genl.h \
+	lib/netlink-acdc.c \
+	lib/netlink-acdc.h
+else
+EXTRA_DIST += \
+	acdc/acdc-genl.h \
+	lib/netlink-acdc.c \
+	lib/netlink-acdc.h
+endif
+
 # Configuration and commands, which need the database's IDL.
 vswitchd_ovs_vswitchd_SOURCES += \
 	lib/acdc-appctl.c \

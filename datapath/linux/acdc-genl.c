@@ -18,16 +18,16 @@
 
 /* Policies. */
 
-static const struct netlink_range_validation beta_range = {
+static struct netlink_range_validation beta_range = {
 	.max = ACDC_FIX_ONE,
 };
 
-static const struct netlink_range_validation gain_range = {
+static struct netlink_range_validation gain_range = {
 	.min = 1,
 	.max = ACDC_FIX_ONE,
 };
 
-static const struct netlink_range_validation max_flows_range = {
+static struct netlink_range_validation max_flows_range = {
 	.min = 1,
 	.max = ACDC_FLOWS_MAX,
 };

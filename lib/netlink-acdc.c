@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <config.h>
+#include "netlink-acdc.h"
+
+#include <errno.h>
+
+#include "acdc-dpif-provider.h"
+#include "acdc-genl.h"
+#include "netlink.h"
+#include "netlink-socket.h"
+#include "odp-netlink.h"
+#include "odp-util.h"
+#include "openvswitch/ofpbuf.h"
+#include "openvswitch/vlog.h"
+#include "ovs-thread.h"
+
+VLOG_DEFINE_THIS_MODULE(netlink_acdc);
+
+/* The family's number, or -1 where the kernel has none. */
+static int
+acdc_family(void)
+{
+    static struct ovsthread_once once = OVSTHREAD_ONCE_INITIALIZER;
+    static int family = -1;
+
+    if (ovsthread_once_start(&once)) {
+        int error = nl_lookup_genl_family(ACDC_GENL_FAMILY, &family);
+
+        if (error) {
+            family = -1;
+            VLOG_INFO("the kernel datapath has no AC/DC: generic netlink "
+                      "family \"%s\" not found (%s)", ACDC_GENL_FAMILY,
+                      ovs_strerror(error));
+        }
+        ovsthread_once_done(&once);
+    }
+    return family;
+}
+
+/* Begins a request in '*request'.  False: not supported. */
+static bool
+acdc_request(const struct dpif *dpif, uint8_t cmd, struct ofpbuf *request)
+{
+    struct ovs_header *header;
+
+    if (acdc_family() < 0) {
+        return false;
+    }
+    ofpbuf_init(request, 512);
+    nl_msg_put_genlmsghdr(request, 0, acdc_family(),
+                          NLM_F_REQUEST | NLM_F_ECHO, cmd,
+                          ACDC_GENL_VERSION);
+    header = ofpbuf_put_uninit(request, sizeof *header);
+    header->dp_ifindex = dpif_netlink_get_ifindex(dpif);
+    return true;
+}
+
+/* Sends 'request' and frees it.  With 'reply', stores there the answer, whose
+ * attributes go to 'attrs' by 'policy'; the caller frees it. */
+static int
+acdc_transact(struct ofpbuf *request, struct ofpbuf **reply,
+              const struct nl_policy *policy, struct nlattr *attrs[],
+              size_t n_attrs)
+{
+    int error = nl_transact(NETLINK_GENERIC, request, reply);
+
+    ofpbuf_uninit(request);
+    if (error || !reply) {
+        return error;
+    }
+    if (!*reply) {
+        return EPROTO;
+    }
+    if (!nl_policy_parse(*reply, NLMSG_HDRLEN + GENL_HDRLEN
+                         + sizeof(struct ovs_header), policy, attrs,
+                         n_attrs)) {
+        ofpbuf_delete(*reply);
+        *reply = NULL;
+        return EPROTO;
+    }
+    return 0;
+}
+
+/* A request without arguments but perhaps 'index', answered by one structure
+ * in attribute 'attr'. */
+static int
+acdc_get(struct dpif *dpif, uint8_t cmd, const unsigned int *index,
+         uint16_t attr, void *data, size_t size)
+{
+    struct nl_policy policy[__ACDC_A_MAX] = { { .type = NL_A_NO_ATTR } };
+    struct nlattr *attrs[__ACDC_A_MAX];
+    struct ofpbuf request, *reply;
+    int error;
+
+    policy[attr].type = NL_A_UNSPEC;
+    policy[attr].min_len = policy[attr].max_len = size;
+    if (!acdc_request(dpif, cmd, &request)) {
+        return EOPNOTSUPP;
+    }
+    if (index) {
+        nl_msg_put_u32(&request, ACDC_A_INDEX, *index);
+    }
+    error = acdc_transact(&request, &reply, policy, attrs, __ACDC_A_MAX);
+    if (!error) {
+        memcpy(data, nl_attr_get(attrs[attr]), size);
+        ofpbuf_delete(reply);
+    }
+    return error;
+}
+
+static int
+acdc_netlink_set_config(struct dpif *dpif, const struct acdc_config *config)
+{
+    struct ofpbuf request;
+
+    if (!acdc_request(dpif, ACDC_CMD_CONFIG_SET, &request)) {
+        return EOPNOTSUPP;
+    }
+    nl_msg_put_u32(&request, ACDC_A_MAX_FLOWS, config->max_flows);
+    nl_msg_put_u32(&request, ACDC_A_IDLE_TIMEOUT, config->idle_timeout);
+    nl_msg_put_u16(&request, ACDC_A_EXID, config->exid);
+    return acdc_transact(&request, NULL, NULL, NULL, 0);
+}
+
+static int
+acdc_netlink_get_config(struct dpif *dpif, struct acdc_config *config)
+{
+    static const struct nl_policy policy[__ACDC_A_MAX] = {
+        [ACDC_A_MAX_FLOWS] = { .type = NL_A_U32 },
+        [ACDC_A_IDLE_TIMEOUT] = { .type = NL_A_U32 },
+        [ACDC_A_EXID] = { .type = NL_A_U16 },
+    };
+    struct nlattr *attrs[__ACDC_A_MAX];
+    struct ofpbuf request, *reply;
+    int error;
+
+    if (!acdc_request(dpif, ACDC_CMD_CONFIG_GET, &request)) {
+        return EOPNOTSUPP;
+    }
+    error = acdc_transact(&request, &reply, policy, attrs, __ACDC_A_MAX);
+    if (!error) {
+        config->max_flows = nl_attr_get_u32(attrs[ACDC_A_MAX_FLOWS]);
+        config->idle_timeout = nl_attr_get_u32(attrs[ACDC_A_IDLE_TIMEOUT]);
+        config->exid = nl_attr_get_u16(attrs[ACDC_A_EXID]);
+        ofpbuf_delete(reply);
+    }
+    return error;
+}
+
+static void
+put_params(struct ofpbuf *b, uint16_t type, const struct acdc_params *p)
+{
+    size_t ofs = nl_msg_start_nested(b, type | NLA_F_NESTED);
+
+    nl_msg_put_u32(b, ACDC_P_BETA, p->beta);
+    nl_msg_put_u32(b, ACDC_P_GAIN, p->gain);
+    nl_msg_put_u32(b, ACDC_P_INITIAL_WINDOW, p->initial_window);
+    nl_msg_put_u32(b, ACDC_P_MIN_WINDOW, p->min_window);
+    nl_msg_put_u32(b, ACDC_P_MAX_WINDOW, p->max_window);
+    nl_msg_put_u8(b, ACDC_P_ALGORITHM, p->algorithm);
+    nl_msg_put_u8(b, ACDC_P_FALLBACK, p->fallback);
+    nl_msg_put_u8(b, ACDC_P_MODE, p->mode);
+    nl_msg_put_u8(b, ACDC_P_ENABLED, p->enabled);
+    nl_msg_put_u8(b, ACDC_P_POLICE, p->police);
+    nl_msg_put_u8(b, ACDC_P_ECN_SYN, p->ecn_syn);
+    nl_msg_end_nested(b, ofs);
+}
+
+static void
+put_rule(struct ofpbuf *b, const struct acdc_rule *rule)
+{
+    const struct acdc_match *m = &rule->match;
+    size_t ofs = nl_msg_start_nested(b, ACDC_A_RULE | NLA_F_NESTED);
+
+    nl_msg_put_u32(b, ACDC_R_PRIORITY, rule->priority);
+    if (m->remote_set) {
+        nl_msg_put_unspec(b, ACDC_R_REMOTE, m->remote, sizeof m->remote);
+        nl_msg_put_u8(b, ACDC_R_REMOTE_PLEN, m->remote_plen);
+    }
+    nl_msg_put_u16(b, ACDC_R_REMOTE_PORT_MIN, m->remote_port_min);
+    nl_msg_put_u16(b, ACDC_R_REMOTE_PORT_MAX, m->remote_port_max);
+    nl_msg_put_u16(b, ACDC_R_LOCAL_PORT_MIN, m->local_port_min);
+    nl_msg_put_u16(b, ACDC_R_LOCAL_PORT_MAX, m->local_port_max);
+    put_params(b, ACDC_R_PARAMS, &rule->params);
+    nl_msg_end_nested(b, ofs);
+}
+
+static int
+acdc_netlink_set_tenant(struct dpif *dpif, const struct acdc_tenant_config *tc)
+{
+    struct ofpbuf request;
+    size_t ofs;
+
+    if (!acdc_request(dpif, ACDC_CMD_TENANT_SET, &request)) {
+        return EOPNOTSUPP;
+    }
+    nl_msg_put_string(&request, ACDC_A_TENANT, tc->name);
+    put_params(&request, ACDC_A_PARAMS, &tc->params);
+    nl_msg_put_u32(&request, ACDC_A_MAX_HALF_OPEN, tc->max_half_open);
+    ofs = nl_msg_start_nested(&request, ACDC_A_RULES | NLA_F_NESTED);
+    for (uint32_t i = 0; i < tc->n_rules; i++) {
+        put_rule(&request, &tc->rules[i]);
+    }
+    nl_msg_end_nested(&request, ofs);
+    return acdc_transact(&request, NULL, NULL, NULL, 0);
+}
+
+static int
+acdc_netlink_del_tenant(struct dpif *dpif, const char *name)
+{
+    struct ofpbuf request;
+
+    if (!acdc_request(dpif, ACDC_CMD_TENANT_DEL, &request)) {
+        return EOPNOTSUPP;
+    }
+    nl_msg_put_string(&request, ACDC_A_TENANT, name);
+    return acdc_transact(&request, NULL, NULL, NULL, 0);
+}
+
+static int
+acdc_netlink_set_port(struct dpif *dpif, odp_port_t port_no, const char *name,
+                      const char *tenant)
+{
+    struct ofpbuf request;
+
+    if (!acdc_request(dpif, ACDC_CMD_PORT_SET, &request)) {
+        return EOPNOTSUPP;
+    }
+    nl_msg_put_u32(&request, ACDC_A_PORT_NO, odp_to_u32(port_no));
+    if (name) {
+        nl_msg_put_string(&request, ACDC_A_PORT_NAME, name);
+    }
+    if (tenant) {
+        nl_msg_put_string(&request, ACDC_A_TENANT, tenant);
+    }
+    return acdc_transact(&request, NULL, NULL, NULL, 0);
+}
+
+static int
+acdc_netlink_get_stats(struct dpif *dpif, struct acdc_stats *stats)
+{
+    return acdc_get(dpif, ACDC_CMD_STATS_GET, NULL, ACDC_A_STATS, stats,
+                    sizeof *stats);
+}
+
+static int
+acdc_netlink_get_tenant(struct dpif *dpif, unsigned int idx,
+                        struct acdc_tenant_stats *stats)
+{
+    return acdc_get(dpif, ACDC_CMD_TENANT_GET, &idx, ACDC_A_TENANT_STATS,
+                    stats, sizeof *stats);
+}
+
+static int
+acdc_netlink_get_port(struct dpif *dpif, unsigned int idx,
+                      struct acdc_port_info *info)
+{
+    return acdc_get(dpif, ACDC_CMD_PORT_GET, &idx, ACDC_A_PORT_INFO, info,
+                    sizeof *info);
+}
+
+static int
+acdc_netlink_dump(struct dpif *dpif, uint64_t *cursor,
+                  struct acdc_flow_info *flows, unsigned int max,
+                  unsigned int *n)
+{
+    static const struct nl_policy policy[__ACDC_A_MAX] = {
+        [ACDC_A_CURSOR] = { .type = NL_A_U64 },
+    };
+    struct nlattr *attrs[__ACDC_A_MAX];
+    struct ofpbuf request, *reply;
+    const struct nlattr *nla;
+    size_t left;
+    int error;
+
+    *n = 0;
+    if (!max || !acdc_request(dpif, ACDC_CMD_FLOW_GET, &request)) {
+        return max ? EOPNOTSUPP : 0;
+    }
+    nl_msg_put_u64(&request, ACDC_A_CURSOR, *cursor);
+    nl_msg_put_u32(&request, ACDC_A_MAX, MIN(max, ACDC_GENL_MAX_FLOWS));
+    error = acdc_transact(&request, &reply, policy, attrs, __ACDC_A_MAX);
+    if (error) {
+        return error;
+    }
+    *cursor = nl_attr_get_u64(attrs[ACDC_A_CURSOR]);
+    NL_ATTR_FOR_EACH (nla, left,
+                      ofpbuf_at(reply, NLMSG_HDRLEN + GENL_HDRLEN
+                                + sizeof(struct ovs_header), 0),
+                      reply->size - NLMSG_HDRLEN - GENL_HDRLEN
+                      - sizeof(struct ovs_header)) {
+        if (nl_attr_type(nla) == ACDC_A_FLOW && *n < max
+            && nl_attr_get_size(nla) == sizeof *flows) {
+            memcpy(&flows[(*n)++], nl_attr_get(nla), sizeof *flows);
+        }
+    }
+    ofpbuf_delete(reply);
+    return 0;
+}
+
+static int
+acdc_netlink_flush(struct dpif *dpif, const char *tenant, odp_port_t port,
+                   uint32_t *n)
+{
+    static const struct nl_policy policy[__ACDC_A_MAX] = {
+        [ACDC_A_COUNT] = { .type = NL_A_U32 },
+    };
+    struct nlattr *attrs[__ACDC_A_MAX];
+    struct ofpbuf request, *reply;
+    int error;
+
+    if (!acdc_request(dpif, ACDC_CMD_FLUSH, &request)) {
+        return EOPNOTSUPP;
+    }
+    if (tenant) {
+        nl_msg_put_string(&request, ACDC_A_TENANT, tenant);
+    }
+    if (port != ODPP_NONE) {
+        nl_msg_put_u32(&request, ACDC_A_PORT_NO, odp_to_u32(port));
+    }
+    error = acdc_transact(&request, &reply, policy, attrs, __ACDC_A_MAX);
+    if (!error) {
+        *n = nl_attr_get_u32(attrs[ACDC_A_COUNT]);
+        ofpbuf_delete(reply);
+    }
+    return error;
+}
+
+const struct acdc_dpif_class acdc_netlink_class = {
+    acdc_netlink_set_config,
+    acdc_netlink_get_config,
+    acdc_netlink_set_tenant,
+    acdc_netlink_del_tenant,
+    acdc_netlink_set_port,
+    acdc_netlink_get_stats,
+    acdc_netlink_get_tenant,
+    acdc_netlink_get_port,
+    acdc_netlink_dump,
+    acdc_netlink_flush,
+};
