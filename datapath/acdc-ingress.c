@@ -79,9 +79,10 @@ read_feedback(struct acdc_ctx *ctx, struct acdc_flow *f,
             return false;
         }
         /* Not once but always: the network duplicates packets, and both ends
-         * count differently.  Count from here. */
+         * count differently.  Count from here; what is on its way will be
+         * reported too. */
         *d_total = *d_ce = 0;
-        f->tx_total = total;
+        f->tx_total = total + (f->snd_nxt - p->ack);
     }
     f->bad_feedback = 0;
     f->fb_total = total;
@@ -295,6 +296,9 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         }
         acdc_pkt_strip(p, ctx->exid);
     } else {
+        if (acdc_pkt_reserved(p) && acdc_pkt_make_writable(p)) {
+            hide_ecn(p);
+        }
         acdc_pkt_strip(p, ctx->exid);
         if (fack) {
             p->verdict = ACDC_DROP;
@@ -312,6 +316,7 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     }
     if (!(f->flags & ACDC_F_LAW)) {
         acdc_flow_note_end(ctx, f, p);
+        p->verdict = fack ? ACDC_DROP : ACDC_PASS;
         return;
     }
     if ((f->state == ACDC_FLOW_SYN_RECEIVED || f->state == ACDC_FLOW_SYN_SENT)

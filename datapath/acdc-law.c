@@ -126,6 +126,9 @@ acdc_law_ack(struct acdc_law *l, const struct acdc_law_env *e,
     uint32_t flight;
 
     if (!acdc_cc(l)) {
+        /* Another algorithm may take over: its marks must not be 2^31 bytes
+         * behind. */
+        l->round_end = l->cut_end = e->snd_una;
         return false;
     }
     flight = e->snd_nxt - e->snd_una + acked;

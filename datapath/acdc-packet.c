@@ -177,7 +177,7 @@ parse_ip6(struct acdc_pkt *p, uint32_t avail, uint32_t *ip_len)
             }
             next = ip[ofs];
             ofs += 8u + ip[ofs + 1] * 8u;
-            if (ofs > *ip_len || ofs > avail) {
+            if (ofs > *ip_len || ofs > avail || ofs > 0xffffu - p->l3_ofs) {
                 return ACDC_C_UNTOUCHED_LENGTH;
             }
             break;

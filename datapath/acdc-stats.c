@@ -140,6 +140,18 @@ acdc_stats_get(const struct acdc *a, struct acdc_stats *s)
     }
 }
 
+/* part / whole, fixed point. */
+static uint32_t
+fraction(uint64_t part, uint64_t whole)
+{
+    /* Counters grow beyond what the shift leaves room for. */
+    while (part >> (63 - ACDC_FIX_SHIFT)) {
+        part >>= 1;
+        whole >>= 1;
+    }
+    return whole ? (uint32_t) acdc_div64(part << ACDC_FIX_SHIFT, whole) : 0;
+}
+
 static void
 fill_tenant_stats(const struct acdc_tenant *t, struct acdc_tenant_stats *s)
 {
@@ -161,11 +173,8 @@ fill_tenant_stats(const struct acdc_tenant *t, struct acdc_tenant_stats *s)
         }
     }
     rtt_percentiles(t, &s->rtt_p50_us, &s->rtt_p99_us);
-    if (s->counters[ACDC_C_INGRESS_BYTES]) {
-        s->ce_fraction = (uint32_t) acdc_div64(
-            s->counters[ACDC_C_CE_BYTES] << ACDC_FIX_SHIFT,
-            s->counters[ACDC_C_INGRESS_BYTES]);
-    }
+    s->ce_fraction = fraction(s->counters[ACDC_C_CE_BYTES],
+                              s->counters[ACDC_C_INGRESS_BYTES]);
 }
 
 int

@@ -363,8 +363,10 @@ evict_locked(const struct acdc_ctx *ctx)
     int top = acdc_count_read(&a->n_closed) ? 3
               : acdc_count_read(&a->n_half_open) ? 2 : 1;
 
-    for (n_buckets = 0; n_buckets <= t->mask && scanned < ACDC_EVICT_SCAN;
-         n_buckets++) {
+    /* Few flows in many buckets, after the limit was lowered, must not keep
+     * others waiting for the lock. */
+    for (n_buckets = 0; n_buckets <= t->mask && scanned < ACDC_EVICT_SCAN
+                        && n_buckets < 16 * ACDC_EVICT_SCAN; n_buckets++) {
         struct acdc_flow *f;
 
         for (f = t->buckets[a->evict_hand & t->mask]; f; f = f->next) {
@@ -569,9 +571,9 @@ flow_info(struct acdc_flow *f, uint32_t now_ms, struct acdc_flow_info *fi)
     acdc_flow_address(f, fi->local, fi->remote);
 
     acdc_lock(&f->lock);
-    params = acdc_policy_params(policy, f->policy_gen == policy->gen
-                                        ? f->rule
-                                        : acdc_policy_match(policy, f));
+    fi->rule = f->policy_gen == policy->gen ? f->rule
+                                            : acdc_policy_match(policy, f);
+    params = acdc_policy_params(policy, fi->rule);
     fi->ip_version = f->flags & ACDC_F_V6 ? 6 : 4;
     fi->state = f->state;
     fi->algorithm = f->law.alg;
@@ -580,7 +582,6 @@ flow_info(struct acdc_flow *f, uint32_t now_ms, struct acdc_flow_info *fi)
     fi->guest_ecn = f->flags & ACDC_F_GUEST_ECN;
     fi->sack = (f->flags & ACDC_F_SACK_GUEST) && (f->flags & ACDC_F_SACK_PEER);
     fi->rescaled = f->peer_wscale != f->out_wscale;
-    fi->rule = f->rule;
     fi->wscale_local = f->guest_wscale;
     fi->wscale_remote = f->peer_wscale;
     fi->mss = f->mss;
@@ -618,6 +619,7 @@ acdc_dump(const struct acdc *a, uint64_t *cursor, uint64_t now,
         return 0;
     }
     for (; bucket <= t->mask && n < max; bucket++, shown = 0) {
+        unsigned int before = n;
         struct acdc_flow *f;
         uint32_t i = 0;
 
@@ -627,11 +629,16 @@ acdc_dump(const struct acdc *a, uint64_t *cursor, uint64_t now,
                 flow_info(f, now_ms, &flows[n++]);
             }
         }
-        if (f) {
-            *cursor = (uint64_t) bucket << 32 | i;
-            return n;
+        if (f && before) {
+            /* All of it next time: a new flow comes first in its bucket. */
+            n = before;
+            shown = 0;
+            break;
+        } else if (f) {
+            shown = i;
+            break;
         }
     }
-    *cursor = (uint64_t) bucket << 32;
+    *cursor = (uint64_t) bucket << 32 | shown;
     return n;
 }
