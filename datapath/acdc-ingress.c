@@ -58,22 +58,23 @@ count_received(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
 }
 
-/* What a report adds to the one before.  False: nothing to be believed. */
+/* What a report adds to the one before.  False: nothing to be believed, and
+ * '*d_ce' and '*d_total' stay. */
 static bool
 read_feedback(struct acdc_ctx *ctx, struct acdc_flow *f,
               const struct acdc_pkt *p, uint32_t *d_ce, uint32_t *d_total)
 {
-    uint32_t ce, total;
+    uint32_t ce, total, new_ce, new_total;
 
     acdc_pkt_get_feedback(p, &ce, &total);
-    *d_total = total - f->fb_total;
-    *d_ce = ce - f->fb_ce;
+    new_total = total - f->fb_total;
+    new_ce = ce - f->fb_ce;
     if (seq_after(f->fb_total, total)) {
         /* Overtaken on its way, or a retransmission's. */
         ACDC_COUNT(ctx, FEEDBACK_STALE, 1);
         return false;
     }
-    if (seq_after(total, f->tx_total) || *d_ce > *d_total) {
+    if (seq_after(total, f->tx_total) || new_ce > new_total) {
         ACDC_COUNT(ctx, FEEDBACK_BAD, 1);
         if (++f->bad_feedback < ACDC_FEEDBACK_RESYNC) {
             return false;
@@ -81,9 +82,11 @@ read_feedback(struct acdc_ctx *ctx, struct acdc_flow *f,
         /* Not once but always: the network duplicates packets, and both ends
          * count differently.  Count from here; what is on its way will be
          * reported too. */
-        *d_total = *d_ce = 0;
+        new_total = new_ce = 0;
         f->tx_total = total + (f->snd_nxt - p->ack);
     }
+    *d_total = new_total;
+    *d_ce = new_ce;
     f->bad_feedback = 0;
     f->fb_total = total;
     f->fb_ce = ce;

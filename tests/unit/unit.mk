@@ -7,6 +7,7 @@
 #   make check-sanitizers   under Address-, Undefined- and ThreadSanitizer
 
 TESTS += \
+	build/unit/test-feedback.tap \
 	build/unit/test-handshake.tap \
 	build/unit/test-platform.tap
 
