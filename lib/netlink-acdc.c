@@ -22,7 +22,7 @@ static int
 acdc_family(void)
 {
     static struct ovsthread_once once = OVSTHREAD_ONCE_INITIALIZER;
-    static int family = -1;
+    static int family = 0;
 
     if (ovsthread_once_start(&once)) {
         int error = nl_lookup_genl_family(ACDC_GENL_FAMILY, &family);
