@@ -20,7 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from acdc_lab import results  # noqa: E402
-from acdc_lab.net import Network  # noqa: E402
+from acdc_lab.net import CommandError, Network, sh  # noqa: E402
 from acdc_lab.ovs import OpenVSwitch  # noqa: E402
 from acdc_lab.scenarios import SCENARIOS, Options, Plan, Traffic  # noqa: E402
 
@@ -50,6 +50,8 @@ class Run:
 
     def run(self) -> dict[str, Any]:
         try:
+            if not self.virtual:
+                self._check_kernel()
             say("topology")
             self.net.build()
             say("Open vSwitch")
@@ -73,6 +75,23 @@ class Run:
             self.ovs.stop()
             self.net.close()
 
+    def _check_kernel(self) -> None:
+        """Tells what this machine's kernel lacks, before anything is made."""
+        sh("ip", "link", "set", "lo", "up")
+        tries = {"sch_htb": "htb"}
+        if self.options.mark:
+            tries["sch_red, which marks (--mark 0 does without)"] = (
+                "red limit 100000 avpkt 1000 min 10000 max 10001 burst 11"
+            )
+        if self.options.delay:
+            tries["sch_netem, which delays (--delay 0 does without)"] = "netem delay 1ms"
+        for name, qdisc in tries.items():
+            try:
+                sh("tc", "qdisc", "replace", "dev", "lo", "root", *qdisc.split())
+            except CommandError as error:
+                raise CommandError(f"this kernel has no {name}") from error
+        sh("tc", "qdisc", "del", "dev", "lo", "root")
+
     def _configure_switch(self) -> None:
         options = self.options
         for switch in self.plan.switches:
@@ -90,7 +109,8 @@ class Run:
         targets = {name for traffic in self.plan.traffic for name in traffic.to}
         for name in self.net.hosts:
             if name in targets:
-                command = [self.tool, "server", "--port", str(PORT)]
+                stack = self.net.hosts[name].stack
+                command = [self.tool, "server", "--port", str(PORT), "--cc", stack]
                 with self.net.inside(name):
                     self.helpers.append(subprocess.Popen(command))
 
@@ -125,7 +145,7 @@ class Run:
             command = [
                 self.tool, traffic.kind,
                 "--to", ",".join(self.net.address[name] for name in traffic.to),
-                "--port", str(PORT),
+                "--port", str(PORT), "--cc", self.net.hosts[traffic.source].stack,
                 "--start", str(self.start_ns + int(traffic.start * 1e9)),
                 "--seconds", str(seconds),
                 *(["--interval", str(options.interval)] if traffic.kind == "bulk" else []),
@@ -283,6 +303,8 @@ def main() -> int:
         result = Run(args.run_dir, config).run()
         (args.run_dir / "result.json").write_text(json.dumps(result))
         status = 0
+    except CommandError as problem:
+        say(f"failed: {problem}")
     except Exception:
         error = traceback.format_exc()
         (args.run_dir / "error.txt").write_text(error)

@@ -61,6 +61,7 @@ class Port:
 
 class Network:
     def __init__(self, plan: Plan, options: Options) -> None:
+        """'plan' with what 'options' say of links."""
         self.plan = plan
         self.options = options
         self.ports: list[Port] = []
@@ -202,19 +203,12 @@ class Network:
             lines.append(f"route change {net} dev eth0 proto kernel {more} {rto}")
         self._batch("ip", lines)
         set_offload("eth0", options.offload)
-        for key, value in {
-            "tcp_no_metrics_save": 1,
-            "tcp_congestion_control": host.stack,
-        }.items():
-            Path(f"/proc/sys/net/ipv4/{key}").write_text(f"{value}\n")
-        delay = f"delay {options.delay * 1e6:g}us" if options.delay else ""
-        self._batch(
-            "tc",
-            [
-                *self._shape("eth0", self._rate()),
-                f"qdisc add dev eth0 parent 1:1 handle 10: netem limit 100000 {delay}",
-            ],
-        )
+        Path("/proc/sys/net/ipv4/tcp_no_metrics_save").write_text("1\n")
+        lines = self._shape("eth0", self._rate())
+        if options.delay:
+            delay = f"delay {options.delay * 1e6:g}us"
+            lines.append(f"qdisc add dev eth0 parent 1:1 handle 10: netem limit 100000 {delay}")
+        self._batch("tc", lines)
 
     @staticmethod
     def _mac(index: int) -> str:
