@@ -18,7 +18,7 @@ _match = re.search(r"AC_INIT\(\[acdc\], \[([^]]+)\]", (HERE.parent / "configure.
 release = version = _match[1] if _match else ""
 
 extensions = ["acdc_reference"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "*.inc"]
 nitpicky = True
 highlight_language = "none"
 
