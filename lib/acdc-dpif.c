@@ -237,3 +237,11 @@ acdc_offload_refused(const struct netdev *netdev,
                    || acdc_offload_outputs_to_guest(
                           netdev_get_dpif_type(netdev), actions, len));
 }
+
+/* To be called when 'netdev' leaves its datapath: a later port of its name is
+ * a guest port only when it is bound again. */
+void
+acdc_offload_forget(const struct netdev *netdev)
+{
+    acdc_guest_update(netdev_get_name(netdev), NULL);
+}

@@ -12,8 +12,9 @@
 struct netdev;
 struct nlattr;
 
-/* Thread-safe. */
+/* Thread-safe, both. */
 bool acdc_offload_refused(const struct netdev *,
                           const struct nlattr *actions, size_t len);
+void acdc_offload_forget(const struct netdev *);
 
 #endif /* acdc-offload.h */
