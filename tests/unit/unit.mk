@@ -9,6 +9,7 @@
 TESTS += \
 	build/unit/test-feedback.tap \
 	build/unit/test-handshake.tap \
+	build/unit/test-packet.tap \
 	build/unit/test-platform.tap
 
 unit_all = $(notdir $(wildcard $(srcdir)/tests/unit/*.c))
