@@ -10,7 +10,8 @@ TESTS += \
 	build/unit/test-feedback.tap \
 	build/unit/test-handshake.tap \
 	build/unit/test-packet.tap \
-	build/unit/test-platform.tap
+	build/unit/test-platform.tap \
+	build/unit/test-window.tap
 
 unit_all = $(notdir $(wildcard $(srcdir)/tests/unit/*.c))
 unit_objects = \

@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+
+/* The law and its enforcement through two engines: window rewriting, growth,
+ * cuts, loss, timeout, idle; policing; observing; policy changed on live
+ * flows; each algorithm. */
+
+#include "sim.h"
+#include "tap.h"
+
+static struct acdc_flow_info
+info(const struct sim *s, int side)
+{
+    struct acdc_flow_info fi;
+
+    sim_info(s, side, &fi);
+    return fi;
+}
+
+/* Guest 0 fills the window, guest 1 acknowledges all, one of
+ * 'mark_every' segments marked (0: none).  Returns the segments sent. */
+static unsigned int
+round_trip(struct sim *s, unsigned int mark_every)
+{
+    uint32_t window = info(s, 0).window;
+    unsigned int n;
+
+    for (n = 0; (n + 1) * 1448 <= window; n++) {
+        sim_data(s, 0, 1448, mark_every && n % mark_every == 0);
+    }
+    s->now += SIM_MS;
+    packet_free(sim_ack(s, 1));
+    return n;
+}
+
+static void
+connect(struct sim *s, const struct acdc_params *params)
+{
+    sim_init(s, params, params);
+    s->guest[0].timestamps = s->guest[1].timestamps = true;
+    sim_connect(s);
+}
+
+static void
+test_rewriting(int wscale)
+{
+    bool never_raised = true, exact = true, csum = true;
+    struct acdc_params params = acdc_params_default;
+    struct sim s;
+    uint32_t raw;
+
+    sim_init(&s, &params, &params);
+    s.guest[0].wscale = s.guest[1].wscale = wscale;
+    sim_connect(&s);
+    for (raw = 0; raw < 0x10000; raw += 97) {
+        unsigned int scale = wscale < 0 ? 0 : (unsigned int) wscale;
+        uint32_t limit = (14600 + (1u << scale) - 1) >> scale;
+        struct packet *p;
+        uint16_t told;
+
+        s.guest[1].window = (uint16_t) raw;
+        p = sim_ack(&s, 1);
+        told = packet_window(p);
+        csum &= packet_csum_ok(p);
+        never_raised &= told <= raw;
+        exact &= told == (raw < limit ? raw : limit);
+        packet_free(p);
+    }
+    ok(never_raised, "scale %d: never raised", wscale);
+    ok(exact, "min(own, ceil(wnd >> scale)), and zero only for zero");
+    ok(csum, "checksums");
+    sim_done(&s);
+}
+
+static void
+test_law(void)
+{
+    struct acdc_params params = acdc_params_default;
+    struct acdc_flow_info fi;
+    struct sim s;
+    uint32_t before;
+    int i;
+
+    /* Slow start while the window is used. */
+    connect(&s, &params);
+    is_u64(info(&s, 0).window, 14480, "initial window of 10 segments");
+    is_u64(round_trip(&s, 0), 10, "all of it can be sent");
+    is_u64(info(&s, 0).window, 28960, "slow start doubles it");
+    is_u64(info(&s, 0).srtt_us, 1000, "round-trip time");
+    /* And not otherwise. */
+    for (i = 0; i < 20; i++) {
+        sim_data(&s, 0, 1448, false);
+        s.now += SIM_MS;
+        packet_free(sim_ack(&s, 1));
+    }
+    ok(info(&s, 0).window <= 28960 + 1448,
+       "an application-limited flow banks no credit");
+    /* A mark: alpha is 1 still, so half. */
+    sim_data(&s, 0, 1448, true);
+    before = info(&s, 0).window;
+    s.now += SIM_MS;
+    packet_free(sim_ack(&s, 1));
+    is_u64(sim_counter(&s, 0, ACDC_C_CUTS_ECN), 1, "a mark cuts");
+    fi = info(&s, 0);
+    ok(fi.window < before && fi.window == fi.ssthresh, "to ssthresh");
+    sim_done(&s);
+
+    /* All marked: alpha stays 1, the window goes to two segments. */
+    connect(&s, &params);
+    for (i = 0; i < 20; i++) {
+        round_trip(&s, 1);
+    }
+    fi = info(&s, 0);
+    ok(fi.alpha > ACDC_FIX_ONE - 100, "alpha stays 1");
+    is_u64(fi.window, 2 * 1448, "floor of two segments");
+    sim_done(&s);
+
+    /* beta 0 with alpha 1: straight to the floor. */
+    params.beta = 0;
+    connect(&s, &params);
+    round_trip(&s, 1);
+    is_u64(info(&s, 0).window, 2 * 1448, "beta 0 gives all away");
+    sim_done(&s);
+
+    /* Three duplicate ACKs. */
+    params = acdc_params_default;
+    connect(&s, &params);
+    for (i = 0; i < 10; i++) {
+        sim_data(&s, 0, 1448, false);
+    }
+    s.guest[1].rcv_nxt -= 9 * 1448;
+    packet_free(sim_ack(&s, 1));
+    before = info(&s, 0).window;
+    for (i = 0; i < 3; i++) {
+        uint16_t window;
+
+        is_u64(sim_counter(&s, 0, ACDC_C_CUTS_LOSS), 0, "%d duplicates", i);
+        window = sim_ack_window(&s, 1);
+        ok(i < 2 || window == (before + 127) >> 7,
+           "a duplicate ACK says the same window");
+    }
+    is_u64(sim_counter(&s, 0, ACDC_C_CUTS_LOSS), 1, "the third is a loss");
+    is_u64(info(&s, 0).alpha, ACDC_FIX_ONE, "alpha is 1");
+    is_u64(info(&s, 0).window, before / 2, "the window is cut");
+    for (i = 0; i < 10; i++) {
+        packet_free(sim_ack(&s, 1));
+    }
+    is_u64(sim_counter(&s, 0, ACDC_C_CUTS_LOSS), 1, "once");
+    sim_done(&s);
+
+    /* SACK, where the segments behind the hole came in one ACK. */
+    connect(&s, &params);
+    for (i = 0; i < 10; i++) {
+        sim_data(&s, 0, 1448, false);
+    }
+    {
+        struct tcp_spec spec;
+        uint32_t edges[2];
+
+        s.guest[1].rcv_nxt -= 10 * 1448;
+        edges[0] = s.guest[1].rcv_nxt + 1448;
+        edges[1] = s.guest[1].rcv_nxt + 10 * 1448;
+        spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
+        opt_sack(&spec, 1, edges);
+        packet_free_list(sim_send(&s, 1, &spec));
+    }
+    is_u64(sim_counter(&s, 0, ACDC_C_CUTS_LOSS), 1, "SACK shows a loss");
+    sim_done(&s);
+
+    /* The guest sends again, at once: loss; after a pause: timeout. */
+    for (i = 0; i < 2; i++) {
+        connect(&s, &params);
+        round_trip(&s, 0);
+        before = info(&s, 0).window;
+        for (int k = 0; k < 5; k++) {
+            sim_data(&s, 0, 1448, false);
+        }
+        s.now += i ? 300 * SIM_MS : SIM_MS;
+        s.guest[0].snd_nxt -= 5 * 1448;
+        sim_data(&s, 0, 1448, false);
+        s.guest[0].snd_nxt += 4 * 1448;
+        is_u64(sim_counter(&s, 0, ACDC_C_RETRANSMITS), 1, "sent again");
+        is_u64(sim_counter(&s, 0, ACDC_C_TIMEOUTS), (unsigned) i, "timeout");
+        is_u64(sim_counter(&s, 0, ACDC_C_CUTS_LOSS), !i, "loss");
+        is_u64(info(&s, 0).window, i ? 1448 : before / 2, "window");
+        is_u64(info(&s, 0).ssthresh, before / 2, "ssthresh");
+        sim_done(&s);
+    }
+
+    /* Restart after idle. */
+    connect(&s, &params);
+    for (i = 0; i < 5; i++) {
+        round_trip(&s, 0);
+    }
+    before = info(&s, 0).window;
+    ok(before > 100000, "grown to %u", before);
+    s.now += 1000 * SIM_MS;
+    sim_data(&s, 0, 1448, false);
+    is_u64(info(&s, 0).window, 14480, "idle: initial window again");
+    is_u64(sim_counter(&s, 0, ACDC_C_IDLE_RESTARTS), 1, "counted");
+    sim_done(&s);
+
+    /* max_window and min_window. */
+    params.max_window = 50000;
+    connect(&s, &params);
+    for (i = 0; i < 10; i++) {
+        round_trip(&s, 0);
+    }
+    is_u64(info(&s, 0).window, 50000, "max_window caps");
+    params.max_window = 0;
+    params.min_window = 20000;
+    sim_policy(&s, 0, &params);
+    for (i = 0; i < 30; i++) {
+        round_trip(&s, 1);
+    }
+    is_u64(info(&s, 0).window, 20000, "min_window, set on a live flow");
+    params.min_window = 1;
+    sim_policy(&s, 0, &params);
+    for (i = 0; i < 30; i++) {
+        round_trip(&s, 1);
+    }
+    is_u64(info(&s, 0).window, 1448, "but never below a segment");
+    sim_done(&s);
+}
+
+/* The window of beta 0.25 is below that of beta 1 under the same marks. */
+static void
+test_beta(void)
+{
+    uint32_t mean[2] = { 0, 0 };
+    int b, i;
+
+    for (b = 0; b < 2; b++) {
+        struct acdc_params params = acdc_params_default;
+        struct sim s;
+
+        params.beta = b ? ACDC_FIX_ONE : ACDC_FIX_ONE / 4;
+        connect(&s, &params);
+        for (i = 0; i < 400; i++) {
+            /* The network marks above 100 kB. */
+            round_trip(&s, info(&s, 0).window > 100000);
+            mean[b] += info(&s, 0).window / 400;
+        }
+        sim_done(&s);
+    }
+    ok(mean[0] < mean[1] * 0.97, "beta 0.25: %u bytes, beta 1: %u bytes",
+       mean[0], mean[1]);
+}
+
+static void
+test_algorithms(void)
+{
+    int alg;
+
+    for (alg = ACDC_ALG_NONE; alg < ACDC_N_ALGS; alg++) {
+        struct acdc_params params = acdc_params_default;
+        const char *name = acdc_algorithm_names[alg];
+        struct sim s;
+        uint32_t before;
+        int i;
+
+        params.algorithm = (uint8_t) alg;
+        connect(&s, &params);
+        is_u64(info(&s, 0).algorithm, (unsigned) alg, "%s", name);
+        for (i = 0; i < 4; i++) {
+            round_trip(&s, 0);
+        }
+        before = info(&s, 0).window;
+        s.guest[1].window = 0x8000;
+        if (alg == ACDC_ALG_NONE) {
+            struct tcp_spec spec = sim_spec(&s, 0, ACDC_TCP_ACK, 10);
+            struct packet *p = sim_egress(&s, 0, packet_make(&spec));
+
+            is_u64(before, 14480, "none does nothing");
+            is_u64(packet_ecn(p), 0, "and marks nothing");
+            packet_free_list(p);
+            is_u64(sim_ack_window(&s, 1), 0x8000, "window untouched");
+        } else {
+            ok(before >= 200000, "%s: slow start to %u", name, before);
+            round_trip(&s, 1);
+            if (alg == ACDC_ALG_DCTCP) {
+                ok(info(&s, 0).window < before
+                   && info(&s, 0).window > before / 2,
+                   "dctcp: less than half is cut once alpha has fallen");
+            } else {
+                is_u64(info(&s, 0).window,
+                       alg == ACDC_ALG_CUBIC ? before * 7ull / 10
+                                             : before / 2,
+                       "%s: cut by a mark", name);
+            }
+            before = info(&s, 0).window;
+            for (i = 0; i < 50; i++) {
+                round_trip(&s, 0);
+            }
+            ok(info(&s, 0).window > before, "%s: congestion avoidance to %u",
+               name, info(&s, 0).window);
+            ok(alg == ACDC_ALG_CUBIC
+               || info(&s, 0).window - before <= 51 * 1448,
+               "%s: one segment a round trip", name);
+        }
+        sim_done(&s);
+    }
+}
+
+/* The fallback, towards a peer without AC/DC whose guest does ECN. */
+static void
+test_fallback(void)
+{
+    int alg, ecn;
+
+    for (alg = ACDC_ALG_NONE; alg < ACDC_ALG_DCTCP; alg++) {
+        for (ecn = 0; ecn < 2; ecn++) {
+            struct acdc_params params = acdc_params_default;
+            struct tcp_spec spec;
+            uint32_t before;
+            struct sim s;
+            int i;
+
+            params.fallback = (uint8_t) alg;
+            sim_init(&s, &params, NULL);
+            sim_remove_acdc(&s, 1);
+            s.guest[0].ecn = s.guest[1].ecn = ecn;
+            sim_connect(&s);
+            is_u64(info(&s, 0).algorithm, (unsigned) alg, "fallback %s",
+                   acdc_algorithm_names[alg]);
+            for (i = 0; i < 3; i++) {
+                round_trip(&s, 0);
+            }
+            before = info(&s, 0).window;
+            sim_data(&s, 0, 1448, false);
+            spec = sim_spec(&s, 1, ACDC_TCP_ACK | ACDC_TCP_ECE, 0);
+            packet_free_list(sim_send(&s, 1, &spec));
+            is_u64(info(&s, 0).window < before, alg && ecn,
+                   "ECE cuts if ECN was negotiated (%d)", ecn);
+            sim_done(&s);
+        }
+    }
+}
+
+static void
+test_policing(void)
+{
+    struct acdc_params params = acdc_params_default;
+    struct tcp_spec spec;
+    struct packet *p;
+    struct sim s;
+    uint32_t edge;
+
+    params.police = true;
+    connect(&s, &params);
+    edge = s.guest[0].snd_nxt + 14480;
+    spec = sim_spec(&s, 0, ACDC_TCP_ACK, 1448);
+    spec.seq = edge - 1448;
+    p = sim_egress(&s, 0, packet_make(&spec));
+    is_u64(packet_count(p), 1, "data up to the right edge passes");
+    packet_free_list(p);
+    spec.seq = edge;
+    p = sim_egress(&s, 0, packet_make(&spec));
+    is_u64(packet_count(p), 1, "one segment of slack");
+    packet_free_list(p);
+    spec.seq = edge + 1;
+    p = sim_egress(&s, 0, packet_make(&spec));
+    is_u64(packet_count(p), 0, "beyond, data is dropped");
+    packet_free_list(p);
+    is_u64(sim_counter(&s, 0, ACDC_C_POLICED_PACKETS), 1, "counted");
+    is_u64(sim_counter(&s, 0, ACDC_C_POLICED_BYTES), 1448, "its bytes too");
+    /* A smaller window later takes nothing back. */
+    s.guest[1].window = 10;
+    is_u64(sim_ack_window(&s, 1), 10, "the peer shrinks its window");
+    spec.seq = edge - 1448;
+    p = sim_egress(&s, 0, packet_make(&spec));
+    is_u64(packet_count(p), 1, "what was allowed is never dropped");
+    packet_free_list(p);
+    params.police = false;
+    sim_policy(&s, 0, &params);
+    spec.seq = edge + 100000;
+    p = sim_egress(&s, 0, packet_make(&spec));
+    is_u64(packet_count(p), 1, "not policed");
+    packet_free_list(p);
+    sim_done(&s);
+}
+
+/* Computes and reports, and touches no packet. */
+static void
+test_observe(void)
+{
+    struct acdc_params params = acdc_params_default;
+    struct acdc_flow_info fi;
+    struct sim s;
+    int i;
+
+    params.mode = ACDC_MODE_OBSERVE;
+    params.police = true;
+    sim_init(&s, &params, &params);
+    s.guest[0].ecn = s.guest[1].ecn = true;
+    sim_connect(&s);
+    ok(!packet_is_ours(s.wire[0]) && !packet_ecn(s.wire[0])
+       && !packet_is_ours(s.wire[1]), "no capability, no mark");
+    for (i = 0; i < 300; i++) {
+        uint8_t flags[] = { ACDC_TCP_ACK, ACDC_TCP_ACK | ACDC_TCP_ECE };
+        struct tcp_spec spec = sim_spec(&s, i & 1, flags[i % 7 == 0],
+                                        i & 1 ? 0 : 1448);
+        struct packet *before, *p;
+
+        spec.window = (uint16_t) (i * 77);
+        before = packet_make(&spec);
+        p = sim_egress(&s, i & 1, packet_clone(before));
+        if (!p || !packet_same(p, before)) {
+            ok(false, "packet %d is untouched at egress", i);
+            i = 1000;
+        }
+        p = sim_ingress(&s, !(i & 1), p);
+        if (!p || !packet_same(p, before)) {
+            ok(false, "packet %d is untouched at ingress", i);
+            i = 1000;
+        }
+        s.guest[i & 1].snd_nxt += spec.payload;
+        s.guest[!(i & 1)].rcv_nxt = s.guest[i & 1].snd_nxt;
+        s.now += SIM_MS;
+        packet_free_list(p);
+        packet_free(before);
+    }
+    is_u64((unsigned) i, 300, "packets are as they were");
+    fi = info(&s, 0);
+    is_u64(fi.algorithm, ACDC_ALG_DCTCP, "the law runs");
+    is_u64(fi.mode, ACDC_MODE_OBSERVE, "and says it observes");
+    ok(sim_counter(&s, 0, ACDC_C_CUTS_ECN) > 0, "on the guests' ECE");
+    ok(fi.srtt_us > 0, "round-trip times are measured");
+    sim_done(&s);
+}
+
+/* A change of policy reaches live flows with the next packet. */
+static void
+test_live(void)
+{
+    struct acdc_params params = acdc_params_default;
+    struct tcp_spec spec;
+    struct packet *p;
+    struct sim s;
+
+    connect(&s, &params);
+    round_trip(&s, 0);
+    ok(sim_ack_window(&s, 1) < 0xffff, "enforced");
+    params.enabled = false;
+    sim_policy(&s, 0, &params);
+    is_u64(sim_ack_window(&s, 1), 0xffff, "disabled: the peer's window");
+    spec = sim_spec(&s, 0, ACDC_TCP_ACK, 10);
+    p = sim_egress(&s, 0, packet_make(&spec));
+    is_u64(packet_ecn(p), 0, "and no mark");
+    p = sim_ingress(&s, 1, p);
+    ok(packet_count(p) == 1 && !packet_is_ours(p) && packet_ecn(p) == 0,
+       "the other end still cleans up");
+    packet_free_list(p);
+    s.guest[0].snd_nxt += 10;
+    s.guest[1].rcv_nxt += 10;
+    packet_free(sim_ack(&s, 1));
+    params.enabled = true;
+    params.max_window = 3 * 1448;
+    sim_policy(&s, 0, &params);
+    is_u64(sim_ack_window(&s, 1), (3 * 1448 + 127) >> 7, "capped at once");
+    params.algorithm = ACDC_ALG_CUBIC;
+    params.beta = 7;
+    sim_policy(&s, 0, &params);
+    packet_free(sim_ack(&s, 1));
+    is_u64(info(&s, 0).algorithm, ACDC_ALG_CUBIC, "another algorithm");
+    is_u64(info(&s, 0).beta, 7, "another beta");
+    params.mode = ACDC_MODE_OBSERVE;
+    sim_policy(&s, 0, &params);
+    is_u64(sim_ack_window(&s, 1), 0xffff, "observed only");
+    sim_done(&s);
+}
+
+/* A window update of the peer that makes no difference to the guest would
+ * look like a duplicate ACK. */
+static void
+test_updates(void)
+{
+    struct packet *p;
+    struct sim s;
+
+    connect(&s, NULL);
+    sim_data(&s, 0, 1448, false);
+    sim_data(&s, 0, 1448, false);
+    s.guest[1].rcv_nxt -= 1448;
+    packet_free(sim_ack(&s, 1));
+    s.guest[1].window = 0xfff0;
+    p = sim_ack(&s, 1);
+    is_u64(packet_count(p), 0, "absorbed");
+    packet_free_list(p);
+    is_u64(sim_counter(&s, 0, ACDC_C_UPDATES_ABSORBED), 1, "counted");
+    s.guest[1].window = 5;
+    is_u64(sim_ack_window(&s, 1), 5, "one that closes is not");
+    s.guest[1].window = 0;
+    is_u64(sim_ack_window(&s, 1), 0, "zero is zero");
+    s.guest[1].window = 0xffff;
+    ok(sim_ack_window(&s, 1) > 0, "and opens again");
+    sim_done(&s);
+}
+
+int
+main(void)
+{
+    int scale;
+
+    for (scale = -1; scale <= 10; scale++) {
+        test_rewriting(scale);
+    }
+    test_law();
+    test_beta();
+    test_algorithms();
+    test_fallback();
+    test_policing();
+    test_observe();
+    test_live();
+    test_updates();
+    is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
+    return tap_end();
+}
