@@ -17,7 +17,7 @@ from mininet.net import Mininet
 from mininet.node import Host, Node, Switch
 from mininet.topo import Topo
 
-from .isolation import RUN, isolated
+from .isolation import RUN, before_others, isolated
 from .link import BpfQueue, MarkingLink, RedQueue, run_in
 from .ovs import Ovs, Programs
 
@@ -48,10 +48,15 @@ class AcdcHost(Host):
         return result
 
     def start(self, *argv: str | Path) -> subprocess.Popen[str]:
-        """Runs 'argv' in the guest, with text pipes."""
+        """Runs 'argv' in the guest, with text pipes, before what else the
+        machine does."""
         words = [str(arg) for arg in argv]
         process: subprocess.Popen[str] = self.popen(
-            words, stdin=subprocess.DEVNULL, text=True, bufsize=1
+            words,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            bufsize=1,
+            preexec_fn=before_others,
         )
         return process
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from .isolation import die_with_parent
+from .isolation import before_others, die_with_parent
 
 TOP = Path(__file__).resolve().parents[2]
 
@@ -27,8 +27,6 @@ TOP = Path(__file__).resolve().parents[2]
 SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
 SYS_PIDFD_GETFD = 438  # The same on all architectures.
 BUFFER = 8 << 20
-NICE = -20
-"""Of ovs-vswitchd: the guests, which share its CPUs here, must not delay it."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -130,7 +128,7 @@ class Ovs:
 
     def _daemon(self, program: Path, *args: str) -> None:
         name = program.name
-        started = functools.partial(self._before_exec, nice=NICE if "vswitchd" in name else 0)
+        started = functools.partial(self._before_exec, program == self.programs.vswitchd)
         # A session of its own: Ctrl-C is for the experiment, which then stops
         # this in order.  die_with_parent() is for the case that it cannot.
         self._daemons[name] = subprocess.Popen(
@@ -147,10 +145,10 @@ class Ovs:
         )
 
     @staticmethod
-    def _before_exec(nice: int) -> None:
+    def _before_exec(switch: bool) -> None:
         die_with_parent()
-        if nice:
-            os.setpriority(os.PRIO_PROCESS, 0, nice)
+        if switch:
+            before_others(switch)
 
     def _await_socket(self, path: Path, timeout: float = 20.0) -> None:
         deadline = time.monotonic() + timeout
