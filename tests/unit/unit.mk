@@ -12,6 +12,7 @@ TESTS += \
 	build/unit/test-packet.tap \
 	build/unit/test-platform.tap \
 	build/unit/test-table.tap \
+	build/unit/test-threads.tap \
 	build/unit/test-window.tap
 
 unit_all = $(notdir $(wildcard $(srcdir)/tests/unit/*.c))
