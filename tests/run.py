@@ -78,9 +78,17 @@ class Runner:
             self.environ["ACDC_TEST_KEEP"] = "1"
 
     def run(
-        self, command: list[str], log: str, timeout: float, cwd: Path | None = None
+        self,
+        command: list[str],
+        log: str,
+        timeout: float,
+        cwd: Path | None = None,
+        hide: str = "",
     ) -> tuple[int, str]:
-        """Returns its exit status (-1: it took too long) and its output."""
+        """Returns its exit status (-1: it took too long) and its output.
+
+        Lines that begin with 'hide' are only in the log.
+        """
         print(f"$ {shlex.join(command)}", flush=True)
         # A session of its own: Ctrl-C reaches us, and we end its whole group.
         process = subprocess.Popen(
@@ -97,9 +105,15 @@ class Runner:
         def copy() -> None:
             assert process.stdout
             with (self.results / f"{log}.log").open("ab") as copy_to:
+                pending = b""
                 while chunk := os.read(process.stdout.fileno(), 65536):
                     chunks.append(chunk)
                     copy_to.write(chunk)
+                    copy_to.flush()
+                    if hide:
+                        *lines, pending = (pending + chunk).split(b"\n")
+                        shown = [line for line in lines if not line.startswith(hide.encode())]
+                        chunk = b"".join(line + b"\n" for line in shown)
                     sys.stdout.buffer.write(chunk)
                     sys.stdout.buffer.flush()
 
@@ -201,7 +215,7 @@ def run_unit(runner: Runner, timeout: float) -> Counts:
         for old in results.glob("*.trs"):
             old.unlink()
         command = ["make", f"-j{JOBS}", f"check-{variant}", *chosen]
-        status, _ = runner.run(command, "unit", timeout)
+        status, _ = runner.run(command, "unit", timeout, hide="PASS: ")
         found = trs_counts(results)
         if not found.failed and (status or not found.passed):
             found.fail(f"make check-{variant}")

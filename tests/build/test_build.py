@@ -171,10 +171,9 @@ def test_directories_and_flags_reach_open_vswitch(
 class Tree:
     """A copy of the project and the tree that it patches."""
 
-    def __init__(self, project: Path, source: Path, directory: Path) -> None:
-        self.project = directory / "project"
-        shutil.copytree(project, self.project, symlinks=True)
+    def __init__(self, source: Path, directory: Path) -> None:
         self.source = source
+        self.project = directory / "project"
         self.tree = directory / "openvswitch"
         self.patches = self.project / PATCHES
 
@@ -186,19 +185,28 @@ class Tree:
         return f"{result.stdout}\nexit status {result.returncode}"
 
     def git(self, *args: str) -> str:
-        return succeed("git", f"--git-dir={self.tree}.git", *args, cwd=self.tree)
+        where = (f"--git-dir={self.tree}.git", f"--work-tree={self.tree}")
+        return succeed("git", *where, *args, cwd=self.tree)
 
     def times(self) -> dict[str, int]:
         paths = [p for p in self.tree.rglob("*") if p.is_file()]
         return {str(p.relative_to(self.tree)): p.stat().st_mtime_ns for p in paths}
 
 
-@pytest.fixture
-def tree(project: Path, ovs_source: Path, tmp_path: Path) -> Tree:
-    made = Tree(project, ovs_source, tmp_path)
-    output = made.update()
+@pytest.fixture(scope="session")
+def made_tree(project: Path, ovs_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("made")
+    shutil.copytree(project, directory / "project", symlinks=True)
+    output = Tree(ovs_source, directory).update()
     assert "exit status 0" in output, output
-    return made
+    return directory
+
+
+@pytest.fixture
+def tree(made_tree: Path, ovs_source: Path, tmp_path: Path) -> Tree:
+    """A copy of its own for each test, made in a fraction of the time."""
+    succeed("cp", "-a", f"{made_tree}/.", tmp_path, cwd=made_tree)
+    return Tree(ovs_source, tmp_path)
 
 
 def test_every_patch_is_applied_as_a_commit(tree: Tree) -> None:
@@ -304,8 +312,8 @@ def test_the_users_settings_of_git_do_not_matter(
     )
     monkeypatch.setitem(ENVIRON, "GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
     monkeypatch.setitem(ENVIRON, "HOME", str(tmp_path))
-    made = Tree(project, ovs_source, tmp_path)
-    assert "exit status 0" in made.update()
+    shutil.copytree(project, tmp_path / "project", symlinks=True)
+    assert "exit status 0" in Tree(ovs_source, tmp_path).update()
 
 
 # --- The distribution --------------------------------------------------------
