@@ -685,6 +685,28 @@ iface_status_changed(const char *name)
     }
 }
 
+/* Has what the database says of interfaces written again where it is not
+ * what acdc_ovsdb_iface_status() says.  That happens when two transactions
+ * overlap: the IDL leaves out of the second what equals the database before
+ * the first. */
+static void
+check_iface_status(const struct ovsdb_idl *idl)
+{
+    const struct ovsrec_interface *iface;
+
+    OVSREC_INTERFACE_FOR_EACH (iface, idl) {
+        const struct guest *g = shash_find_data(&guests, iface->name);
+        const char *error = smap_get(&iface->status, "acdc_error");
+        const char *tenant = smap_get(&iface->status, "acdc_tenant");
+
+        if (!nullable_string_is_equal(error, g ? g->error : NULL)
+            || !nullable_string_is_equal(tenant, (g && !g->error
+                                                  ? g->tenant : NULL))) {
+            iface_status_changed(iface->name);
+        }
+    }
+}
+
 /* Makes 'new' the guests, logs the differences. */
 static void
 swap_guests(struct shash *new)
@@ -723,6 +745,9 @@ swap_guests(struct shash *new)
     }
     shash_clear_free_data(&guests);
     shash_swap(&guests, new);
+    if (status_dirty) {
+        stats_timer = MIN(stats_timer, time_msec() + STATUS_RETRY_MSEC);
+    }
 }
 
 /* Brings the datapaths to the state that the database describes. */
@@ -896,6 +921,14 @@ run_status(struct ovsdb_idl *idl)
     }
 }
 
+/* As in run_stats_update() of bridge.c. */
+static int
+stats_interval(const struct ovsrec_open_vswitch *cfg)
+{
+    return MAX(smap_get_int(&cfg->other_config, "stats-update-interval", 5000),
+               5000);
+}
+
 /* Whether trying again may help. */
 static bool
 any_error(void)
@@ -946,6 +979,13 @@ acdc_ovsdb_run(struct ovsdb_idl *idl)
     if (!cfg) {
         return;
     }
+    if (stats_due) {
+        stats_timer = (shash_is_empty(&tenants) && shash_is_empty(&guests)
+                       ? LLONG_MAX
+                       : time_msec() + stats_interval(cfg));
+        status_dirty = true;
+        check_iface_status(idl);
+    }
 
     /* Connectivity changes, too, when a port comes or goes. */
     if ((seqno != connectivity_seqno && !shash_is_empty(&guests))
@@ -954,15 +994,6 @@ acdc_ovsdb_run(struct ovsdb_idl *idl)
     }
     connectivity_seqno = seqno;
 
-    status_dirty |= stats_due;
-    if (shash_is_empty(&tenants)) {
-        stats_timer = LLONG_MAX;
-    } else if (stats_due || stats_timer == LLONG_MAX) {
-        /* As run_stats_update() in bridge.c. */
-        stats_timer = time_msec() + MAX(smap_get_int(&cfg->other_config,
-                                                     "stats-update-interval",
-                                                     5000), 5000);
-    }
     run_status(idl);
 }
 

@@ -1,0 +1,770 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Configuration with ovs-vsctl and visibility with ovs-appctl, DESIGN
+sections 8 and 9: what is refused, what applies live, what is reported."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from scapy.layers.inet import IP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Ether
+
+from acdc_testlib.netns import Tap, wait_for
+from acdc_testlib.ovs import CommandError, Ovs
+from acdc_testlib.tcp import ACK, SYN, Option, frame, parse
+from acdc_testlib.tcp import tcp as segment
+
+DEFAULTS = {
+    "enabled": True,
+    "algorithm": "dctcp",
+    "fallback": "none",
+    "mode": "enforce",
+    "beta": 1,
+    "gain": 0.0625,
+    "initial_window": 10,
+    "min_window": 0,
+    "max_window": 0,
+    "police": False,
+    "ecn_syn": True,
+}
+MACS = {"vnet0": "02:00:00:00:00:10", "vnet1": "02:00:00:00:00:11"}
+OPTIONS: list[Option] = [("MSS", 1460), ("WScale", 7)]
+
+
+class Switch:
+    """A bridge with two taps, and a guest's TCP behind each."""
+
+    def __init__(self, ovs: Ovs) -> None:
+        self.ovs = ovs
+        ovs.add_bridge("br0")
+        self.taps: dict[str, Tap] = {name: ovs.add_tap("br0", name) for name in MACS}
+
+    def reset(self) -> None:
+        for name in MACS:
+            if self.ovs.vsctl("--if-exists", "get", "interface", name, "name"):
+                self.ovs.bind(name, None)
+        for row in self.rows():
+            self.ovs.vsctl("destroy", "acdc", row["name"])
+        self.ovs.vsctl("clear", "open_vswitch", ".", "other_config")
+
+    # What the switch says.
+
+    def rows(self) -> list[dict[str, Any]]:
+        return self.ovs.vsctl_json("list", "acdc")
+
+    def get(self, table: str, record: str, column: str) -> dict[str, Any]:
+        """A map column."""
+        rows = self.ovs.vsctl_json(f"--columns={column}", "list", table, record)
+        return dict(rows[0][column][1])
+
+    def error(self, tenant: str) -> str:
+        return str(self.get("acdc", tenant, "status").get("error", ""))
+
+    def show(self, tenant: str) -> dict[str, Any]:
+        (row,) = self.ovs.appctl_json("acdc/show", tenant)["tenants"]
+        return row
+
+    def params(self, tenant: str) -> dict[str, Any]:
+        return self.show(tenant)["params"]
+
+    def ports(self, tenant: str) -> list[str]:
+        return sorted(port["name"] for port in self.show(tenant)["ports"])
+
+    def flows(self, *filters: str) -> list[dict[str, Any]]:
+        return self.ovs.appctl_json("acdc/dump-flows", *filters)
+
+    def configuration(self) -> tuple[Any, ...]:
+        """All that must not change when something is refused."""
+        rows = [
+            {k: v for k, v in row.items() if k not in ("statistics", "status")}
+            for row in self.rows()
+        ]
+        return rows, self.ovs.appctl_json("acdc/show")["tenants"]
+
+    # Packets.
+
+    def send(self, source: str, sink: str, data: bytes) -> None:
+        """From one guest to the other, and waits for it to arrive."""
+        sent = parse(data)
+        assert sent is not None
+        self.taps[sink].drain()
+        self.taps[source].send(data)
+
+        def arrived() -> bool:
+            raw = self.taps[sink].receive(1)
+            got = parse(raw) if raw else None
+            return got is not None and (got.sport, got.dport) == (sent.sport, sent.dport)
+
+        wait_for("the packet", arrived)
+
+    def syn(self, sport: int = 1000, dport: int = 80, v6: bool = False, net: int = 0) -> None:
+        """A SYN from vnet0 to vnet1."""
+        self.send("vnet0", "vnet1", self._frame("vnet0", "vnet1", v6, net, sport, dport, SYN))
+
+    def ack(self, sport: int, dport: int) -> None:
+        """Another packet of connect()'s IPv4 connection."""
+        data = self._frame("vnet0", "vnet1", False, 0, sport, dport, ACK, 102, 102)
+        self.send("vnet0", "vnet1", data)
+
+    def connect(self, sport: int = 1000, dport: int = 80, v6: bool = False) -> None:
+        """A handshake of vnet0 with vnet1, and 100 bytes."""
+        there, back = ("vnet0", "vnet1", v6, 0), ("vnet1", "vnet0", v6, 0)
+        self.send("vnet0", "vnet1", self._frame(*there, sport, dport, SYN, seq=1))
+        self.send("vnet1", "vnet0", self._frame(*back, dport, sport, SYN | ACK, seq=101, ack=2))
+        data = bytes(100)
+        self.send("vnet0", "vnet1", self._frame(*there, sport, dport, ACK, 2, 102, data))
+        self.send("vnet1", "vnet0", self._frame(*back, dport, sport, ACK, 102, 102))
+
+    def _frame(
+        self,
+        source: str,
+        sink: str,
+        v6: bool,
+        net: int,
+        sport: int,
+        dport: int,
+        flags: int,
+        seq: int = 1,
+        ack: int = 0,
+        payload: bytes = b"",
+    ) -> bytes:
+        def host(name: str) -> int:
+            return 1 + list(MACS).index(name)
+
+        ip = (
+            IPv6(src=f"fd00:{net}::{host(source)}", dst=f"fd00:{net}::{host(sink)}")
+            if v6
+            else IP(src=f"10.{net}.0.{host(source)}", dst=f"10.{net}.0.{host(sink)}")
+        )
+        options = OPTIONS if flags & SYN else []
+        header = segment(sport, dport, flags, seq, ack, options=options)
+        return frame(Ether(src=MACS[source], dst=MACS[sink]) / ip / header, payload)
+
+
+@pytest.fixture(scope="module")
+def module_switch(module_ovs: Ovs) -> Switch:
+    return Switch(module_ovs)
+
+
+@pytest.fixture
+def switch(module_switch: Switch) -> Iterator[Switch]:
+    yield module_switch
+    assert module_switch.ovs.vswitchd_running(), module_switch.ovs.log_tail()
+    module_switch.reset()
+
+
+def refused(ovs: Ovs, *argv: str) -> str:
+    with pytest.raises(CommandError) as error:
+        ovs.vsctl(*argv)
+    return str(error.value)
+
+
+def refused_appctl(ovs: Ovs, *argv: str) -> str:
+    with pytest.raises(CommandError) as error:
+        ovs.appctl(*argv)
+    return str(error.value)
+
+
+# Tenants.
+
+
+def test_only_a_name_is_needed(switch: Switch) -> None:
+    switch.ovs.vsctl("create", "acdc", "name=blue")
+    assert switch.params("blue") == DEFAULTS
+
+
+@pytest.mark.parametrize(
+    ("setting", "column", "value"),
+    [
+        ("beta=0.25", "beta", 0.25),
+        ("beta=0", "beta", 0),
+        ("gain=0.5", "gain", 0.5),
+        ("algorithm=cubic", "algorithm", "cubic"),
+        ("fallback=reno", "fallback", "reno"),
+        ("mode=observe", "mode", "observe"),
+        ("enabled=false", "enabled", False),
+        ("police=true", "police", True),
+        ("initial_window=4", "initial_window", 4),
+        ("min_window=3000", "min_window", 3000),
+        ("max_window=65536", "max_window", 65536),
+        ("other_config:ecn-syn=false", "ecn_syn", False),
+    ],
+)
+def test_parameter(switch: Switch, setting: str, column: str, value: object) -> None:
+    switch.ovs.tenant("blue")
+    switch.ovs.vsctl("set", "acdc", "blue", setting)
+    assert switch.params("blue") == DEFAULTS | {column: value}
+    # An unset column has its default again.
+    switch.ovs.vsctl("clear", "acdc", "blue", setting.split("=")[0].split(":")[0])
+    assert switch.params("blue") == DEFAULTS
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        ("beta=1.5", "1.5 is not in the valid range 0 to 1"),
+        ("beta=-0.1", "-0.1 is not in the valid range 0 to 1"),
+        ("beta=much", '"much" is not a valid real'),
+        ("gain=0", "0 is not in the valid range"),
+        ("gain=2", "2 is not in the valid range"),
+        ("algorithm=vegas", r"vegas is not one of the allowed values .*cubic, dctcp, none, reno"),
+        ("fallback=dctcp", "dctcp is not one of the allowed values"),
+        ("mode=perhaps", "perhaps is not one of the allowed values"),
+        ("police=perhaps", '"perhaps" is not a valid boolean'),
+        ("initial_window=0", "0 is not in the valid range 1 to"),
+        ("min_window=-1", "-1 is not in the valid range 0 to"),
+        ("max_window=99999999999", "99999999999 is not in the valid range 0 to"),
+        ("name=red", "cannot modify read-only column name"),
+        ("no_such_column=1", "does not contain a column whose name matches"),
+    ],
+)
+def test_refused_at_once(switch: Switch, setting: str, why: str) -> None:
+    switch.ovs.tenant("blue", beta=0.5)
+    before = switch.configuration()
+    assert re.search(why, refused(switch.ovs, "set", "acdc", "blue", setting))
+    assert switch.configuration() == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        (["name=blue"], r"identical values \(blue\) for index on column"),
+        (["beta=1"], "less than minimum allowed length 1"),
+        (["name=" + 64 * "x"], "greater than maximum allowed length 63"),
+    ],
+)
+def test_names_refused(switch: Switch, settings: list[str], why: str) -> None:
+    switch.ovs.tenant("blue")
+    before = switch.configuration()
+    assert re.search(why, refused(switch.ovs, "create", "acdc", *settings).replace("\\", ""))
+    assert switch.configuration() == before
+
+
+def test_name_of_too_many_bytes(switch: Switch) -> None:
+    """OVSDB counts characters, of up to four bytes."""
+    name = 40 * "\u00e4"
+    switch.ovs.vsctl("create", "acdc", f"name={name}")
+    switch.ovs.bind("vnet0", name)
+    error = wait_for("the error", lambda: switch.error(name))
+    assert "name is longer than 63 bytes" in error
+    status = wait_for(
+        "the status", lambda: switch.get("interface", "vnet0", "status").get("acdc_error")
+    )
+    assert "name is longer than 63 bytes" in str(status)
+    assert switch.ovs.appctl_json("acdc/show")["tenants"] == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        ("other_config:max-half-open=0", 'max-half-open: "0" is not an integer between 1 and'),
+        ("other_config:max-half-open=x", 'max-half-open: "x" is not an integer'),
+        ("other_config:ecn-syn=1", 'ecn-syn: "1" is neither true nor false'),
+    ],
+)
+def test_bad_other_config(switch: Switch, setting: str, why: str) -> None:
+    switch.ovs.tenant("blue", beta=0.5)
+    switch.ovs.vsctl("set", "acdc", "blue", setting, "beta=0.75")
+    assert why in wait_for("the error", lambda: switch.error("blue"))
+    assert switch.params("blue") == DEFAULTS | {"beta": 0.5}
+    switch.ovs.vsctl("clear", "acdc", "blue", "other_config")
+    wait_for("no error", lambda: not switch.error("blue"))
+    assert switch.params("blue") == DEFAULTS | {"beta": 0.75}
+
+
+def test_windows_that_contradict(switch: Switch) -> None:
+    switch.ovs.tenant("blue")
+    switch.ovs.vsctl("set", "acdc", "blue", "min_window=20000", "max_window=10000")
+    error = wait_for("the error", lambda: switch.error("blue"))
+    assert "min_window 20000 exceeds max_window 10000" in error
+    assert switch.params("blue") == DEFAULTS
+
+
+# Rules.
+
+
+def add_rule(switch: Switch, tenant: str, *settings: str) -> str:
+    return switch.ovs.vsctl(
+        *("--id=@r", "create", "acdc_rule", *settings),
+        *("--", "add", "acdc", tenant, "rules", "@r"),
+    )
+
+
+def test_rules(switch: Switch) -> None:
+    switch.ovs.tenant("blue", beta=0.5, fallback="cubic")
+    add_rule(switch, "blue", "priority=1", 'match="remote=10.0.0.0/8"', "beta=0")
+    add_rule(
+        switch, "blue", "priority=9", 'match="remote_port=5432,local_port=1-9"', "mode=observe"
+    )
+    rules = switch.show("blue")["rules"]
+    tenant = DEFAULTS | {"beta": 0.5, "fallback": "cubic"}
+    assert rules == [
+        tenant | {"priority": 9, "match": "remote_port=5432,local_port=1-9", "mode": "observe"},
+        tenant | {"priority": 1, "match": "remote=10.0.0.0/8", "beta": 0},
+    ]
+    # They inherit what they do not set, also when it changes later.
+    switch.ovs.vsctl("set", "acdc", "blue", "fallback=reno")
+    assert [r["fallback"] for r in switch.show("blue")["rules"]] == ["reno", "reno"]
+    assert "rule 0: priority 9, remote_port=5432" in switch.ovs.appctl("acdc/show", "blue")
+    # A rule that nothing refers to is gone.
+    switch.ovs.vsctl("clear", "acdc", "blue", "rules")
+    assert switch.ovs.vsctl_json("list", "acdc_rule") == []
+    assert switch.show("blue")["rules"] == []
+
+
+@pytest.mark.parametrize(
+    ("match", "why"),
+    [
+        ("remote=10.0.0.0/33", "remote must be an IPv4 or IPv6 address or prefix"),
+        ("remote=10.0.0.1/8", "without host bits"),
+        ("remote=host.example", "remote must be an IPv4 or IPv6 address or prefix"),
+        ("remote_port=70000", "remote_port must be a port or range in 0-65535"),
+        ("local_port=9-1", "local_port must be a port or range"),
+        ("colour=blue", "unknown key; allowed are remote, remote_port and local_port"),
+        ("remote_port=1,remote_port=2", "remote_port given twice"),
+    ],
+)
+def test_bad_match(switch: Switch, match: str, why: str) -> None:
+    switch.ovs.tenant("blue", beta=0.5)
+    switch.ovs.bind("vnet0", "blue")
+    add_rule(switch, "blue", 'match="remote_port=80"', "beta=0.25")
+    before = switch.show("blue")
+    log = len(switch.ovs.log.read_text())
+
+    uuid = add_rule(switch, "blue", f'match="{match}"', "beta=0")
+    switch.ovs.vsctl("set", "acdc", "blue", "beta=1")
+    error = wait_for("the error", lambda: switch.error("blue"))
+    assert error.startswith(f'rule {uuid}: match "{match}": ')
+    assert why in error
+
+    # The whole of the last valid policy stays in force.
+    after = switch.show("blue")
+    assert after.pop("error") == error
+    assert after == before
+    assert switch.get("acdc", "blue", "status")["ports"] == "vnet0"
+    # Changes elsewhere do not repeat the warning.
+    switch.ovs.vsctl("set", "interface", "vnet1", "external_ids:x=y")
+    warnings = [
+        line
+        for line in switch.ovs.log.read_text()[log:].splitlines()
+        if "|WARN|tenant blue" in line
+    ]
+    assert len(warnings) == 1 and uuid in warnings[0]
+
+    switch.ovs.vsctl("set", "acdc_rule", uuid, 'match="remote_port=443"')
+    wait_for("no error", lambda: not switch.error("blue"))
+    assert switch.params("blue")["beta"] == 1
+    assert len(switch.show("blue")["rules"]) == 2
+
+
+def test_bad_match_of_a_new_tenant(switch: Switch) -> None:
+    """There is no policy to keep: the rest of it applies."""
+    switch.ovs.vsctl(
+        *("--id=@bad", "create", "acdc_rule", "match=nonsense"),
+        *("--", "--id=@good", "create", "acdc_rule", 'match="remote_port=80"'),
+        *("--", "create", "acdc", "name=blue", "beta=0.5", "rules=@bad,@good"),
+    )
+    assert "nonsense" in wait_for("the error", lambda: switch.error("blue"))
+    assert switch.params("blue")["beta"] == 0.5
+    assert [rule["match"] for rule in switch.show("blue")["rules"]] == ["remote_port=80"]
+
+
+def test_rule_governs_its_flows(switch: Switch) -> None:
+    switch.ovs.tenant("blue", beta=0.5)
+    switch.ovs.bind("vnet0", "blue")
+    switch.connect(1000, 80)
+    switch.connect(1001, 443)
+    add_rule(switch, "blue", 'match="remote_port=443"', "beta=0.125")
+    # A flow learns of it with its next packet.
+    switch.ack(1000, 80)
+    switch.ack(1001, 443)
+    got = {flow["remote_port"]: (flow["rule"], flow["beta"]) for flow in switch.flows()}
+    assert got == {80: (-1, 0.5), 443: (0, 0.125)}
+
+
+# Guest ports.
+
+
+def test_bind_move_and_unbind(switch: Switch) -> None:
+    switch.ovs.tenant("blue")
+    switch.ovs.tenant("red")
+    switch.ovs.bind("vnet0", "blue")
+    assert (switch.ports("blue"), switch.ports("red")) == (["vnet0"], [])
+    wait_for(
+        "the status",
+        lambda: switch.get("interface", "vnet0", "status").get("acdc_tenant") == "blue",
+    )
+    # The status that was there before is still there.
+    assert switch.get("interface", "vnet0", "status")["driver_name"] == "tun"
+
+    switch.connect()
+    assert [flow["tenant"] for flow in switch.flows()] == ["blue"]
+    switch.ovs.bind("vnet0", "red")
+    assert (switch.ports("blue"), switch.ports("red")) == ([], ["vnet0"])
+    assert switch.flows() == []
+    wait_for("the status", lambda: switch.get("acdc", "red", "status").get("ports") == "vnet0")
+    assert "ports" not in switch.get("acdc", "blue", "status")
+
+    switch.ovs.bind("vnet0", None)
+    assert switch.ports("red") == []
+    wait_for("the status", lambda: "acdc_tenant" not in switch.get("interface", "vnet0", "status"))
+
+
+def test_tenant_that_does_not_exist(switch: Switch) -> None:
+    def status() -> dict[str, Any]:
+        return switch.get("interface", "vnet0", "status")
+
+    switch.ovs.bind("vnet0", "blue")
+    error = wait_for("the error", lambda: status().get("acdc_error"))
+    assert error == 'tenant "blue" does not exist, packets pass untouched'
+    switch.syn()
+    assert switch.flows() == []
+
+    switch.ovs.tenant("blue")
+    wait_for("the tenant", lambda: status().get("acdc_tenant") == "blue")
+    assert "acdc_error" not in status()
+    switch.syn()
+    assert len(switch.flows()) == 1
+
+    switch.ovs.vsctl("destroy", "acdc", "blue")
+    assert switch.flows() == []
+    wait_for("the error", lambda: status().get("acdc_error") == error)
+
+
+def test_port_that_comes_and_goes(switch: Switch) -> None:
+    switch.ovs.tenant("blue")
+    switch.ovs.bind("vnet1", "blue")
+    switch.connect()
+    assert len(switch.flows()) == 1
+    switch.ovs.vsctl("del-port", "br0", "vnet1")
+    assert switch.ports("blue") == []
+    assert switch.flows() == []
+    switch.ovs.vsctl(
+        *("add-port", "br0", "vnet1"),
+        *("--", "set", "interface", "vnet1", "other_config:acdc-tenant=blue"),
+    )
+    assert switch.ports("blue") == ["vnet1"]
+    switch.connect()
+    assert len(switch.flows()) == 1
+
+
+def test_ports_change_places(switch: Switch) -> None:
+    """Each gets the other's number in the datapath, maybe."""
+    switch.ovs.tenant("blue")
+    switch.ovs.bind("vnet0", "blue")
+    switch.connect()
+    switch.ovs.vsctl(
+        *("del-port", "br0", "vnet0", "--", "del-port", "br0", "vnet1"),
+        *("--", "add-port", "br0", "vnet1", "--", "set", "interface", "vnet1"),
+        *("other_config:acdc-tenant=blue", "--", "add-port", "br0", "vnet0"),
+    )
+    assert switch.ports("blue") == ["vnet1"]
+    assert [flow for flow in switch.flows() if flow["port"] != "vnet1"] == []
+
+
+def test_bridge_that_comes_and_goes(switch: Switch) -> None:
+    """The datapath goes with its last bridge and comes back without AC/DC's
+    state, even between two looks at the database."""
+    ovs = switch.ovs
+    ovs.tenant("blue", beta=0.5)
+    add = [
+        *("add-br", "br0", "--", "set", "bridge", "br0"),
+        f"datapath_type={ovs.vsctl('get', 'bridge', 'br0', 'datapath_type')}",
+        *("--", "add-port", "br0", "vnet0", "--", "add-port", "br0", "vnet1"),
+        *("--", "set", "interface", "vnet0", "other_config:acdc-tenant=blue"),
+    ]
+    ovs.vsctl("del-br", "br0")
+    ovs.vsctl(*add)
+    assert switch.ports("blue") == ["vnet0"]
+    assert switch.params("blue")["beta"] == 0.5
+    ovs.vsctl("del-br", "br0", "--", *add)
+    assert switch.ports("blue") == ["vnet0"]
+    switch.connect()
+    assert len(switch.flows()) == 1
+
+
+def test_tunnel_cannot_be_a_guest_port(switch: Switch) -> None:
+    ovs = switch.ovs
+    ovs.tenant("blue")
+    ovs.vsctl(
+        *("add-port", "br0", "tun0", "--", "set", "interface", "tun0", "type=vxlan"),
+        *("options:remote_ip=127.0.0.9", "other_config:acdc-tenant=blue"),
+    )
+    try:
+        error = wait_for("the error", lambda: switch.error("blue"))
+        assert re.match("port tun0: .*tunnels cannot be guest ports", error)
+        assert switch.ports("blue") == []
+    finally:
+        ovs.vsctl("del-port", "br0", "tun0")
+    wait_for("no error", lambda: not switch.error("blue"))
+
+
+# Live changes.
+
+
+def test_existing_flows_follow(switch: Switch) -> None:
+    switch.ovs.tenant("blue")
+    switch.ovs.bind("vnet0", "blue")
+    switch.connect()
+    (flow,) = switch.flows()
+    assert (flow["beta"], flow["mode"], flow["state"]) == (1, "enforce", "established")
+    switch.ovs.vsctl("set", "acdc", "blue", "beta=0.25", "mode=observe")
+    start = time.monotonic()
+    switch.ack(1000, 80)
+    (flow,) = switch.flows()
+    assert (flow["beta"], flow["mode"], flow["state"]) == (0.25, "observe", "established")
+    assert time.monotonic() - start < 1
+
+
+def test_nothing_is_sent_when_nothing_changed(switch: Switch) -> None:
+    def counts() -> dict[str, int]:
+        time.sleep(1.5)  # ovs-vswitchd adds up its threads' every second.
+        names = ("acdc_tenant_set", "acdc_port_set")
+        return {n: int(switch.ovs.appctl("coverage/read-counter", n)) for n in names}
+
+    switch.ovs.tenant("blue")
+    switch.ovs.tenant("red")
+    switch.ovs.bind("vnet0", "blue")
+    before = counts()
+    assert all(before.values())
+    switch.ovs.vsctl("set", "interface", "vnet1", "external_ids:x=z")
+    switch.ovs.vsctl("set", "bridge", "br0", "other_config:forward-bpdu=true")
+    switch.ovs.vsctl("set", "acdc", "blue", "external_ids:x=z")
+    assert counts() == before
+    switch.ovs.vsctl("set", "acdc", "red", "beta=0.5")
+    assert counts() == before | {"acdc_tenant_set": before["acdc_tenant_set"] + 1}
+
+
+def test_global_settings(switch: Switch) -> None:
+    def datapath() -> tuple[int, int, int]:
+        (dp,) = switch.ovs.appctl_json("acdc/show")["datapaths"]
+        return dp["max_flows"], dp["idle_timeout"], dp["exid"]
+
+    default = (1 << 20, 7500, 0xACDC)
+    switch.ovs.tenant("blue")
+    assert datapath() == default
+    switch.ovs.vsctl(
+        *("set", "open_vswitch", ".", "other_config:acdc-max-flows=1000"),
+        *("other_config:acdc-idle-timeout=60", "other_config:acdc-exid=0x1234"),
+    )
+    assert datapath() == (1000, 60, 0x1234)
+    log = len(switch.ovs.log.read_text())
+    switch.ovs.vsctl(
+        *("set", "open_vswitch", ".", "other_config:acdc-max-flows=many"),
+        *("other_config:acdc-idle-timeout=0", "other_config:acdc-exid=65536"),
+    )
+    assert datapath() == default
+    for key in ("max-flows", "idle-timeout", "exid"):
+        assert re.search(
+            rf'WARN\|.*acdc-{key}: "\w+" is not an integer between .*using the default',
+            switch.ovs.log.read_text()[log:],
+        )
+
+
+# Statistics.
+
+
+def test_statistics_column(switch: Switch) -> None:
+    switch.ovs.tenant("blue")
+    switch.ovs.bind("vnet0", "blue")
+    statistics = wait_for("statistics", lambda: switch.get("acdc", "blue", "statistics"))
+    counters = switch.show("blue")["counters"]
+    assert set(counters) < set(statistics)
+    assert {"n_flows", "n_half_open", "n_capable", "rtt_p50_us"} <= set(statistics)
+    switch.connect()
+    # Every other_config:stats-update-interval, 5 s at least.
+    wait_for("a flow", lambda: switch.get("acdc", "blue", "statistics")["n_flows"] == 1, 12)
+    assert switch.get("acdc", "blue", "statistics")["flows_created"] == 1
+    assert switch.get("acdc", "blue", "status")["flows"] == "1"
+    # 0 again for a tenant of the same name.
+    switch.ovs.vsctl("destroy", "acdc", "blue")
+    switch.ovs.tenant("blue")
+    wait_for("no flow", lambda: switch.get("acdc", "blue", "statistics").get("flows_created") == 0)
+
+
+# ovs-appctl.
+
+
+@pytest.fixture
+def busy(switch: Switch) -> Switch:
+    """Two tenants, four flows: IPv4 and IPv6, seen from both guests."""
+    switch.ovs.tenant("blue", beta=0.25)
+    switch.ovs.tenant("red")
+    switch.ovs.bind("vnet0", "blue")
+    switch.ovs.bind("vnet1", "red")
+    switch.connect(1000, 80)
+    switch.connect(1001, 443, v6=True)
+    return switch
+
+
+def test_show(busy: Switch) -> None:
+    text = busy.ovs.appctl("acdc/show")
+    blue, red = text[text.index("tenant blue:") :].split("tenant red:")
+    assert blue.startswith("tenant blue: enforce dctcp, beta 0.25, gain 0.0625, fallback none")
+    assert "ports: vnet0 (2 flows, MTU 1500)" in blue
+    assert "flows: 2 (0 half open, 2 with AC/DC at both ends, 0 fallback)" in blue
+    assert re.search(r"window: mean \d+ bytes; alpha: mean 0\.9375", blue)
+    assert re.search(r"RTT: median \d+ us, p99 \d+ us", blue)
+    assert "feedback: PACK" in blue and "cuts: 0 by marks, 0 by loss" in blue
+    assert "ports: vnet1" in red
+    assert "tenant red" not in busy.ovs.appctl("acdc/show", "blue")
+
+    row = busy.show("blue")
+    assert row["params"] == DEFAULTS | {"beta": 0.25}
+    assert (row["n_flows"], row["n_capable"], row["alpha_mean"]) == (2, 2, 15 / 16)
+    assert row["counters"]["flows_created"] == 2
+    assert [port["name"] for port in row["ports"]] == ["vnet0"]
+    reply = busy.ovs.appctl_json("acdc/show")
+    assert [tenant["name"] for tenant in reply["tenants"]] == ["blue", "red"]
+    assert [dp["n_flows"] for dp in reply["datapaths"]] == [4]
+
+
+def test_untouched_reasons(busy: Switch) -> None:
+    busy.ovs.appctl("acdc/flush")
+    busy.ack(1000, 80)
+    assert re.search("untouched: [1-9][0-9]* midstream", busy.ovs.appctl("acdc/show", "blue"))
+
+
+def test_dump_flows(busy: Switch) -> None:
+    lines = busy.ovs.appctl("acdc/dump-flows").splitlines()
+    assert len(lines) == 4
+    (line,) = [
+        x for x in lines if x.startswith("tenant=blue port=vnet0 10.0.0.1:1000>10.0.0.2:80 ")
+    ]
+    fields = dict(word.split("=", 1) for word in line.split() if "=" in word)
+    assert (fields["state"], fields["alg"], fields["beta"]) == ("established", "dctcp", "0.25")
+    assert int(fields["wnd"]) > 0 and float(fields["alpha"]) == 15 / 16
+    assert any(" [fd00::1]:1001>[fd00::2]:443 " in line for line in lines)
+    assert any(" 10.0.0.2:80>10.0.0.1:1000 " in line and "port=vnet1" in line for line in lines)
+
+    flows = busy.flows()
+    assert len(flows) == 4
+    (flow,) = [f for f in flows if f["local"] == "10.0.0.1"]
+    assert {k: str(v) for k, v in flow.items() if k in fields}.keys() == fields.keys()
+    assert (flow["remote"], flow["remote_port"]) == ("10.0.0.2", 80)
+    assert flow["capable"] is True and flow["beta"] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        (["tenant=blue"], 2),
+        (["port=vnet1"], 2),
+        (["tenant=blue", "port=vnet1"], 0),
+        (["remote=10.0.0.2"], 1),
+        (["remote=10.0.0.0/8"], 2),
+        (["remote=10.0.0.0/31"], 1),
+        (["remote=0.0.0.0/0"], 2),
+        (["remote=::/0"], 4),
+        (["remote=fd00::2", "tenant=blue"], 1),
+        (["remote=fd00::/15"], 2),
+        (["remote=192.0.2.0/24"], 0),
+    ],
+)
+def test_filters(busy: Switch, filters: list[str], expected: int) -> None:
+    assert len(busy.flows(*filters)) == expected
+    assert len(busy.ovs.appctl("acdc/dump-flows", *filters).splitlines()) == expected
+    # --json may stand anywhere.
+    reply = busy.ovs.appctl("acdc/dump-flows", "--json", *filters)
+    assert len(json.loads(reply)) == expected
+
+
+def test_stats(busy: Switch) -> None:
+    text = busy.ovs.appctl("acdc/stats")
+    assert "flows: 4 of at most 1048576 (0 half open, 0 closed)" in text
+    assert re.search("flows_created +2 +connections tracked from their SYN", text)
+    assert "timeouts" not in text
+    reply = busy.ovs.appctl_json("acdc/stats", "red")
+    (tenant,) = reply["tenants"]
+    assert (tenant["name"], tenant["counters"]["flows_created"]) == ("red", 2)
+    (dp,) = reply["datapaths"]
+    assert dp["n_flows"] == 4 and dp["table_bytes"] > 0
+    assert 0 < dp["bytes_per_flow4"] <= 192
+
+
+def test_flush(busy: Switch) -> None:
+    assert busy.ovs.appctl("acdc/flush", "tenant=blue").strip() == "flushed 2 flows"
+    assert {flow["tenant"] for flow in busy.flows()} == {"red"}
+    assert busy.ovs.appctl_json("acdc/flush", "port=vnet0") == {"flushed": 0}
+    assert busy.ovs.appctl_json("acdc/flush", "tenant=red", "port=vnet1") == {"flushed": 2}
+    busy.connect(2000, 80)
+    assert busy.ovs.appctl("acdc/flush").strip() == "flushed 2 flows"
+    assert busy.flows() == []
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (["acdc/show", "green"], "green: no such tenant; tenants: blue red"),
+        (["acdc/stats", "green", "--json"], "green: no such tenant"),
+        (["acdc/show", "blue", "red"], "tenant given twice"),
+        (["acdc/dump-flows", "tenant=green"], "green: no such tenant; tenants: blue red"),
+        (["acdc/dump-flows", "port=eth9"], "eth9: no such guest port; guest ports: vnet0 vnet1"),
+        (["acdc/dump-flows", "remote=10.0.0.0/99"], '"remote=10.0.0.0/99": remote must be an IPv4'),
+        (["acdc/dump-flows", "remote=x"], '"remote=x": remote must be an IPv4'),
+        (["acdc/dump-flows", "remote=1.1.1.1,local_port=3"], "only one address or prefix"),
+        (["acdc/dump-flows", "blue"], "blue: unknown argument; allowed: tenant=NAME port=NAME"),
+        (
+            ["acdc/flush", "remote=10.0.0.1"],
+            "unknown argument; allowed: tenant=NAME port=NAME --json",
+        ),
+        (["acdc/flush", "tenant=green"], "green: no such tenant"),
+        (["acdc/show", "--jsn"], "--jsn: unknown argument; allowed: TENANT"),
+    ],
+)
+def test_appctl_errors(busy: Switch, command: list[str], why: str) -> None:
+    before = busy.flows()
+    assert why in refused_appctl(busy.ovs, *command)
+    assert [f["local_port"] for f in busy.flows()] == [f["local_port"] for f in before]
+
+
+def test_no_tenants(switch: Switch) -> None:
+    assert "there is no tenant" in refused_appctl(switch.ovs, "acdc/show", "blue")
+    assert switch.ovs.appctl("acdc/dump-flows") in ("", "\n")
+    assert switch.flows() == []
+    assert switch.ovs.appctl("acdc/show").startswith("datapath ")
+
+
+def test_help(switch: Switch) -> None:
+    text = switch.ovs.appctl("list-commands")
+    for command, usage in {
+        "acdc/show": "[TENANT] [--json]",
+        "acdc/dump-flows": "[tenant=NAME] [port=NAME] [remote=ADDRESS[/LENGTH]] [--json]",
+        "acdc/stats": "[TENANT] [--json]",
+        "acdc/flush": "[tenant=NAME] [port=NAME] [--json]",
+    }.items():
+        assert re.search(rf"^ +{command} +{re.escape(usage)}$", text, re.M)
+
+
+# Restart.
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGKILL])
+def test_restart(switch: Switch, sig: signal.Signals) -> None:
+    switch.ovs.tenant("blue", beta=0.25, algorithm="dctcp")
+    add_rule(switch, "blue", "priority=3", 'match="remote_port=80"', "beta=0")
+    switch.ovs.vsctl("set", "open_vswitch", ".", "other_config:acdc-max-flows=1234")
+    switch.ovs.bind("vnet0", "blue")
+    switch.ovs.bind("vnet1", "nobody")
+    before = switch.show("blue")
+    switch.ovs.restart_vswitchd(sig)
+    after = switch.show("blue")
+    for key in ("params", "rules"):
+        assert after[key] == before[key]
+    assert switch.ports("blue") == ["vnet0"]
+    (dp,) = switch.ovs.appctl_json("acdc/show")["datapaths"]
+    assert dp["max_flows"] == 1234
+    wait_for(
+        "the status",
+        lambda: "nobody" in switch.get("interface", "vnet1", "status").get("acdc_error", ""),
+    )
+    switch.connect(3000, 80)
+    assert [flow["beta"] for flow in switch.flows()] == [0]
