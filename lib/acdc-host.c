@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "acdc-netdev.h"
+#include "acdc-slab.h"
 #include "dp-packet.h"
 #include "ovs-rcu.h"
 #include "random.h"
@@ -28,18 +29,13 @@ acdc_host_defer(struct acdc_rcu *r)
 void *
 acdc_host_alloc(size_t size, bool atomic OVS_UNUSED)
 {
-    void *p;
-
-    if (posix_memalign(&p, ACDC_CACHE_LINE, size)) {
-        return NULL;
-    }
-    return memset(p, 0, size);
+    return acdc_slab_alloc(size);
 }
 
 void
 acdc_host_free(void *p)
 {
-    free(p);
+    acdc_slab_free(p);
 }
 
 uint32_t

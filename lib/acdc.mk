@@ -35,7 +35,9 @@ lib_libopenvswitch_la_SOURCES += \
 	lib/acdc-host.c \
 	lib/acdc-netdev.c \
 	lib/acdc-netdev.h \
-	lib/acdc-offload.h
+	lib/acdc-offload.h \
+	lib/acdc-slab.c \
+	lib/acdc-slab.h
 
 if LINUX
 lib_libopenvswitch_la_SOURCES += \
