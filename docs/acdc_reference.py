@@ -9,6 +9,7 @@ cannot differ from them:
 .. acdc-table:: ACDC            columns of a table, from the patched schema and
                                 vswitch.xml
 .. acdc-keys:: Open_vSwitch     our keys of another table's columns
+.. acdc-tiers::                 the tiers of tests/run.py that have tests
 """
 
 from __future__ import annotations
@@ -189,8 +190,22 @@ class Keys(Table):
                 yield f"``{key}``", limits(kind) if kind else "string", text
 
 
+class Tiers(Table):
+    widths = "20 25 55"
+
+    def rows(self) -> Iterable[tuple[str, ...]]:
+        text = (ROOT / "tests" / "run.py").read_text()
+        places = {"lint": "build-aux/lint", "unit": "tests/unit", "ovs": "tests/ovs"}
+        yield "Tier", "Where", "What"
+        for name, about in re.findall(r'^ +\("(\w+)", "([^"]+)", \d+, ', text, re.M):
+            place = places.get(name, f"tests/{name}")
+            if name in places or any((ROOT / place).glob("**/test_*.py")):
+                yield f"``{name}``", f"``{place}``", about
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("acdc-counters", Counters)
     app.add_directive("acdc-table", Columns)
     app.add_directive("acdc-keys", Keys)
+    app.add_directive("acdc-tiers", Tiers)
     return {"parallel_read_safe": True}
