@@ -15,11 +15,24 @@ info(const struct sim *s, int side)
     return fi;
 }
 
-/* Runs through 2^32 in sequence numbers and in both counts. */
-static void
-test_arithmetic(uint32_t segment, unsigned int n)
+static struct acdc_flow *
+only_flow(const struct sim *s, int side)
 {
-    uint64_t total = 0, ce = 0;
+    const struct acdc_table *t = s->acdc[side]->table;
+    uint32_t i;
+
+    for (i = 0; !t->buckets[i]; i++) {
+        continue;
+    }
+    return t->buckets[i];
+}
+
+/* Counts from 'start' on: through 2^32 in sequence numbers and in both
+ * counts. */
+static void
+test_arithmetic(uint32_t segment, unsigned int n, uint32_t start)
+{
+    uint64_t total = start, ce = start;
     bool ok_rx = true, ok_fb = true;
     struct sim s;
     unsigned int i;
@@ -27,6 +40,12 @@ test_arithmetic(uint32_t segment, unsigned int n)
     sim_init(&s, NULL, NULL);
     s.guest[0].wscale = s.guest[1].wscale = 10;
     sim_connect(&s);
+    for (i = 0; i < 2; i++) {
+        struct acdc_flow *f = only_flow(&s, (int) i);
+
+        f->tx_total = f->rx_total = f->rx_told_total = f->fb_total = start;
+        f->rx_ce = f->fb_ce = start;
+    }
     for (i = 0; i < n; i++) {
         bool mark = i % 3 == 0;
         struct acdc_flow_info fi;
@@ -41,12 +60,12 @@ test_arithmetic(uint32_t segment, unsigned int n)
         ok_fb &= fi.fb_total == (uint32_t) total && fi.fb_ce == (uint32_t) ce;
         s.now += SIM_MS;
     }
-    printf("# %u segments of %u bytes, %"PRIu64" marked\n", n, segment, ce);
+    printf("# %u segments of %u bytes, from %u on\n", n, segment, start);
     ok(ok_rx, "the receiving side counts");
     ok(ok_fb, "the sending side is told");
     is_u64(sim_counter(&s, 0, ACDC_C_FEEDBACK_BAD), 0, "nothing impossible");
     is_u64(sim_counter(&s, 0, ACDC_C_FEEDBACK_STALE), 0, "nothing stale");
-    is_u64(sim_counter(&s, 1, ACDC_C_CE_BYTES), ce, "marked bytes counted");
+    is_u64(sim_counter(&s, 1, ACDC_C_CE_BYTES), ce - start, "marked bytes counted");
     ok(sim_counter(&s, 0, ACDC_C_CUTS_ECN) > 0, "marks cut the window");
     sim_done(&s);
 }
@@ -444,8 +463,10 @@ test_clock_skew(void)
 int
 main(void)
 {
-    test_arithmetic(1000, 300);
-    test_arithmetic(60000, 75000);
+    test_arithmetic(1000, 300, 0);
+    test_arithmetic(1000, 300, 0xffff0000);
+    test_arithmetic(60000, 300, 0xff800000);
+    test_arithmetic(1000, 300, 0x7fff0000);
     test_hiding(false);
     test_hiding(true);
     test_bad();
