@@ -31,19 +31,23 @@ class Dumbbell(Topo):
 
 
 class Incast(Topo):
-    """h1..hN and the receiver r1 at s1; the queue is at the port to r1."""
+    """h1..hN send to r1.  Every guest is behind a vSwitch of its own, v1..vN and
+    v0, as on machines in a rack, and these are at the switch s1; the queue is
+    that of s1 towards v0."""
 
     def build(self, n: int = 16, queue: Queue | None = None, access: Queue | None = None) -> None:
         switch = self.addSwitch("s1")
-        receiver = self.addHost("r1")
-        self.addLink(switch, receiver, port1=1, cls=MarkingLink, queue=queue or Queue())
-        for i in range(1, n + 1):
-            self.addLink(self.addHost(f"h{i}"), switch, port2=i + 1, **_access(access))
+        for i in range(n + 1):
+            vswitch = self.addSwitch(f"v{i}", dpid=f"{0x100 + i:x}")
+            guest = self.addHost(f"h{i}" if i else "r1")
+            self.addLink(guest, vswitch, port2=1, **_access(access))
+            uplink = _access(access) if i else {"cls": MarkingLink, "queue": queue or Queue()}
+            self.addLink(switch, vswitch, port1=i + 1, port2=2, **uplink)
 
 
 class LeafSpine(Topo):
-    """Leaves l1.., each with hosts hL_1.. (h2_1: leaf 2, host 1), and spines
-    p1..; every leaf is linked to every spine, and a leaf spreads the flows to
+    """Leaves l1.., each the vSwitch of its guests hL_1.. (h2_1: leaf 2, guest
+    1), and spines p1..; every leaf is linked to every spine, and a leaf spreads the flows to
     other leaves over all spines (OpenFlow select group, by a flow's hash)."""
 
     def build(

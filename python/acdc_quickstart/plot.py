@@ -20,6 +20,7 @@ from .phases import Options, Phase  # noqa: E402
 FLOWS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000"]
 TENANT = {"blue": "#0072B2", "green": "#009E73"}
 PLAIN, ACDC = "#D55E00", "#0072B2"
+STYLES = ["-", "--", "-.", ":"]
 SMOOTH = 5
 """Bins of 0.1 s that a point of a goodput curve averages."""
 
@@ -40,13 +41,25 @@ def _goodput(axes: Any, phase: Phase, options: Options, by_tenant: bool = False)
         flow = result.flow
         colour = TENANT[flow.tenant] if by_tenant else FLOWS[i % len(FLOWS)]
         label = f"{i + 1} {flow.cc}" + (f" ({flow.tenant})" if by_tenant else "")
-        style = ["-", "--", "-.", ":"][i // 2 % 4] if by_tenant else "-"
+        style = STYLES[i // 2 % len(STYLES)] if by_tenant else "-"
         axes.plot(
-            *_smooth(result.series), color=colour, label=label, linestyle=style, linewidth=1.4
+            *_smooth(result.series),
+            color=colour,
+            label=label,
+            linestyle=style,
+            linewidth=0.8 if by_tenant else 1.4,
         )
+    if by_tenant:
+        for tenant, colour in TENANT.items():
+            alike = [r.series for r in phase.run.flows if r.flow.tenant == tenant]
+            means = [
+                (points[0][0], sum(rate for _, rate in points) / len(points))
+                for points in zip(*alike, strict=True)
+            ]
+            axes.plot(*_smooth(means), color=colour, label=f"{tenant}, mean", linewidth=3)
     axes.set_xlabel("time (s)")
     axes.set_ylabel("goodput (Mbit/s)")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, axes.get_ylim()[1] * 1.2)
     axes.set_xlim(0, phase.run.seconds)
     axes.legend(fontsize=7, ncols=2, loc="upper right", framealpha=0.8)
 
@@ -137,7 +150,7 @@ def draw(phases: Sequence[Phase], options: Options, path: Path) -> None:
                 (when, flows[i]["wnd"] / 1000) for when, flows in last.run.samples if i in flows
             ]
             colour = TENANT.get(result.flow.tenant, FLOWS[i % len(FLOWS)])
-            style = ["-", "--", "-.", ":"][i // 2 % 4]
+            style = STYLES[i // 2 % len(STYLES)]
             axes.plot(*zip(*points, strict=True), color=colour, linestyle=style, linewidth=1.2)
         if last.name == "beta2":
             axes.axvline(options.seconds, color="0.3", linewidth=1)

@@ -78,9 +78,9 @@ def test_incast(network: Network) -> None:
     for phase in ("plain", "acdc"):
         if phase == "acdc":
             bind_all(net, beta=1)
-        before = net.queue("s1", "r1").read()
+        before = net.queue("s1", "v0").read()
         transfers = am.run_transfers(net, senders, "r1", size)
-        after = net.queue("s1", "r1").read()
+        after = net.queue("s1", "v0").read()
         assert [t.received for t in transfers] == [size] * len(senders)
         counts.append((after.drops - before.drops, after.marks - before.marks))
     (plain_drops, plain_marks), (acdc_drops, acdc_marks) = counts
