@@ -123,6 +123,11 @@ class Netns:
             ns.run("ethtool", "-K", dev, "tx", "off", "tso", "off", "gso", "off", "gro", "off")
             ns.run("ip", "link", "set", "dev", dev, "up")
 
+    def add_addresses(self, device: str, *addresses: str) -> None:
+        for address in addresses:
+            nodad = ["nodad"] if ":" in address else []
+            self.run("ip", "address", "add", address, "dev", device, *nodad)
+
     def close(self) -> None:
         for child in [*self._children, self._holder]:
             if child.poll() is None:

@@ -209,25 +209,13 @@ class Ovs:
         self._taps.remove(tap)
         tap.close()
 
-    def add_guest(
-        self, bridge: str, name: str, *addresses: str, mtu: int = 1500, vlan: int | None = None
-    ) -> Netns:
+    def add_guest(self, bridge: str, name: str, *addresses: str, mtu: int = 1500) -> Netns:
         """A guest with a stack of its own: a namespace whose eth0 is the other
-        end of the veth 'name' on the bridge.  With 'vlan' the guest tags."""
+        end of the veth 'name' on the bridge."""
         guest = Netns()
         self._guests.append(guest)
         self.ns.veth_to(name, guest, "eth0", mtu)
-        dev = "eth0"
-        if vlan is not None:
-            dev = f"eth0.{vlan}"
-            guest.run(
-                *("ip", "link", "add", "link", "eth0", "name", dev, "type", "vlan"),
-                *("id", str(vlan)),
-            )
-            guest.run("ip", "link", "set", "dev", dev, "up")
-        for address in addresses:
-            nodad = ["nodad"] if ":" in address else []
-            guest.run("ip", "address", "add", address, "dev", dev, *nodad)
+        guest.add_addresses("eth0", *addresses)
         self.vsctl("add-port", bridge, name)
         return guest
 

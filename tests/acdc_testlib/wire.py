@@ -220,7 +220,10 @@ class Conn:
         self.encap = encap
         self.capable = capable
         self.active = active
-        self.mss = mss or (MSS6 if encap.v6 else MSS4)
+        # Linux lets a device send 4 bytes more than its MTU for a VLAN tag, but
+        # nothing more for a service tag (packet_extra_vlan_len_allowed()).
+        tags = 8 if len(encap.vlans) > 1 else 0
+        self.mss = mss or (MSS6 if encap.v6 else MSS4) - tags
         self.guest_scale, self.peer_scale = guest_scale, peer_scale
         self.sack, self.timestamps, self.guest_ecn = sack, timestamps, guest_ecn
         self.guest_port = guest_port or wire.port()

@@ -171,7 +171,7 @@ def test_unknown_version_is_no_capability(wire: Wire, ip: Encap) -> None:
 @pytest.mark.parametrize("segments", [1, 3, 10, 20])
 def test_initial_window(wire: Wire, encap: Encap, segments: int) -> None:
     """A SYN-ACK's window is not scaled."""
-    wire.set(initial_window=segments)
+    wire.set(initial_window=segments, min_window=1)
     c = Conn(wire, encap)
     wire.egress(c.guest_syn())
     (got,) = wire.ingress(c.peer_synack())
@@ -179,11 +179,24 @@ def test_initial_window(wire: Wire, encap: Encap, segments: int) -> None:
 
 
 @pytest.mark.parametrize("segments", [2, 10])
-def test_initial_window_of_a_syn(wire: Wire, ip: Encap, segments: int) -> None:
+def test_initial_window_of_a_server(wire: Wire, ip: Encap, segments: int) -> None:
+    """A SYN is no ACK; the ACK after it offers the initial window."""
     wire.set(initial_window=segments)
     c = Conn(wire, ip, active=False)
     (got,) = wire.ingress(c.peer_syn())
-    assert got.window == segments * c.mss
+    assert got.window == c.WINDOW
+    wire.egress(c.guest_synack())
+    c.established()
+    (got,) = wire.ingress(c.from_peer(fb=(0, 0)))
+    assert got.window == c.window_field(segments * c.mss)
+
+
+def test_initial_window_is_at_least_the_minimum(wire: Wire, ip: Encap) -> None:
+    wire.set(initial_window=1)
+    c = Conn(wire, ip)
+    wire.egress(c.guest_syn())
+    (got,) = wire.ingress(c.peer_synack())
+    assert got.window == 2 * c.mss
 
 
 def test_small_window_of_a_synack_stays(wire: Wire, ip: Encap) -> None:

@@ -13,7 +13,7 @@ from acdc_testlib.programs import Programs
 from acdc_testlib.tcp import CE, Encap
 from acdc_testlib.wire import Conn, Wire
 
-FRAMES = 4000
+FRAMES = 2500
 
 
 def replay(wire: Wire, frames: list[tuple[bool, bytes]]) -> tuple[list[bytes], list[bytes]]:
@@ -36,13 +36,16 @@ def test_replayed_capture_is_the_same_as_pristine(actions: str) -> None:
     results = []
     for programs in (Programs.pristine(), Programs.patched()):
         with Ovs(programs) as ovs:
-            wire = Wire(ovs)
+            # Room for the tag that is pushed.
+            wire = Wire(ovs, mtu=1600)
             if actions == "vlan":
                 a, b = ovs.ofport(wire.guest_name), ovs.ofport(wire.uplink_name)
                 for i, o in ((a, b), (b, a)):
                     tail = f"push_vlan:0x8100,set_field:4173->vlan_vid,output:{o}"
                     edit = "set_field:8->ip_dscp,dec_ttl"
                     for flow in (
+                        # Wire's own marks.
+                        f"priority=60000,dl_type=0x88b5,in_port={i},actions=output:{o}",
                         f"priority=40000,in_port={i},actions={tail}",
                         f"priority=50000,ip,in_port={i},actions={edit},{tail}",
                         f"priority=50000,ipv6,in_port={i},actions={edit},{tail}",

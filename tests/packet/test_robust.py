@@ -34,15 +34,14 @@ def test_mutated_packets(wire: Wire, encap: Encap, seed: int) -> None:
         out, got = [], []
         for _ in range(60):
             flags = rng.choice([ACK, ACK, SYN, SYN | ACK, FIN | ACK, RST, RST | ACK])
-            options: list[Option] | None = rng.choice(
-                [
-                    None,
-                    [feedback(rng.getrandbits(32), rng.getrandbits(32))],
-                    [capability(rng.getrandbits(8), rng.getrandbits(8))],
-                    [("MSS", rng.getrandbits(16)), ("WScale", rng.getrandbits(8))],
-                    [("SAck", tuple(rng.getrandbits(32) for _ in range(4)))],
-                ]
-            )
+            choices: list[list[Option] | None] = [
+                None,
+                [feedback(rng.getrandbits(32), rng.getrandbits(32))],
+                [capability(rng.getrandbits(8), rng.getrandbits(8))],
+                [("MSS", rng.getrandbits(16)), ("WScale", rng.getrandbits(8))],
+                [("SAck", tuple(rng.getrandbits(32) for _ in range(4)))],
+            ]
+            options = rng.choice(choices)
             payload = rng.randbytes(rng.choice([0, 1, 500]))
             fields: dict[str, Any] = {
                 "flags": flags,
