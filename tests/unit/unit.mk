@@ -22,7 +22,8 @@ unit_objects = \
 unit_asan_tests = $(TESTS:build/unit/%=build/asan/%)
 unit_tsan_tests = $(TESTS:build/unit/%=build/tsan/%)
 
-unit_compile = $(CC) $(DEFS) -I$(srcdir)/datapath -I$(srcdir)/tests/unit \
+unit_quiet = $(if $(filter-out 0,$(ovs_v)),,@echo "  $(1)  $@";)
+unit_compile = $(CC) -I$(srcdir)/datapath -I$(srcdir)/tests/unit \
 	$(CPPFLAGS) $(ACDC_CFLAGS) $(CFLAGS)
 unit_asan_flags = -O1 -g -fno-omit-frame-pointer \
 	-fsanitize=address,undefined -fno-sanitize-recover=all
@@ -31,26 +32,26 @@ unit_libs = -lpthread -lm $(LIBS)
 
 build/unit/%.o: %.c
 	@$(MKDIR_P) $(@D)
-	$(AM_V_CC)$(unit_compile) -MMD -MP -c -o $@ $<
+	$(call unit_quiet,CC    )$(unit_compile) -MMD -MP -c -o $@ $<
 build/asan/%.o: %.c
 	@$(MKDIR_P) $(@D)
-	$(AM_V_CC)$(unit_compile) $(unit_asan_flags) -MMD -MP -c -o $@ $<
+	$(call unit_quiet,CC    )$(unit_compile) $(unit_asan_flags) -MMD -MP -c -o $@ $<
 build/tsan/%.o: %.c
 	@$(MKDIR_P) $(@D)
-	$(AM_V_CC)$(unit_compile) $(unit_tsan_flags) -MMD -MP -c -o $@ $<
+	$(call unit_quiet,CC    )$(unit_compile) $(unit_tsan_flags) -MMD -MP -c -o $@ $<
 
 build/unit/libacdc.a: $(unit_objects:%=build/unit/%)
-	$(AM_V_AR)rm -f $@ && $(AR) cr $@ $^
+	$(call unit_quiet,AR    )rm -f $@ && $(AR) cr $@ $^
 build/unit/%.tap: build/unit/tests/unit/%.o build/unit/libacdc.a
-	$(AM_V_CCLD)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(unit_libs)
+	$(call unit_quiet,CCLD  )$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(unit_libs)
 build/asan/libacdc.a: $(unit_objects:%=build/asan/%)
-	$(AM_V_AR)rm -f $@ && $(AR) cr $@ $^
+	$(call unit_quiet,AR    )rm -f $@ && $(AR) cr $@ $^
 build/asan/%.tap: build/asan/tests/unit/%.o build/asan/libacdc.a
-	$(AM_V_CCLD)$(CC) $(CFLAGS) $(unit_asan_flags) $(LDFLAGS) -o $@ $^ $(unit_libs)
+	$(call unit_quiet,CCLD  )$(CC) $(CFLAGS) $(unit_asan_flags) $(LDFLAGS) -o $@ $^ $(unit_libs)
 build/tsan/libacdc.a: $(unit_objects:%=build/tsan/%)
-	$(AM_V_AR)rm -f $@ && $(AR) cr $@ $^
+	$(call unit_quiet,AR    )rm -f $@ && $(AR) cr $@ $^
 build/tsan/%.tap: build/tsan/tests/unit/%.o build/tsan/libacdc.a
-	$(AM_V_CCLD)$(CC) $(CFLAGS) $(unit_tsan_flags) $(LDFLAGS) -o $@ $^ $(unit_libs)
+	$(call unit_quiet,CCLD  )$(CC) $(CFLAGS) $(unit_tsan_flags) $(LDFLAGS) -o $@ $^ $(unit_libs)
 .SECONDARY:
 
 -include $(wildcard build/*/datapath/*.d build/*/tests/unit/*.d)
