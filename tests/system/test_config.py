@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import struct
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +20,8 @@ from scapy.layers.l2 import Ether
 
 from acdc_testlib.netns import Tap, wait_for
 from acdc_testlib.ovs import CommandError, Ovs
-from acdc_testlib.tcp import ACK, SYN, Option, frame, parse
+from acdc_testlib.tcp import ACK, SYN, Option, parse
+from acdc_testlib.tcp import frame as tcp_frame
 from acdc_testlib.tcp import tcp as segment
 
 DEFAULTS = {
@@ -105,30 +107,29 @@ class Switch:
 
         wait_for("the packet", arrived)
 
-    def syn(self, sport: int = 1000, dport: int = 80, v6: bool = False, net: int = 0) -> None:
+    def syn(self, sport: int = 1000, dport: int = 80, v6: bool = False) -> None:
         """A SYN from vnet0 to vnet1."""
-        self.send("vnet0", "vnet1", self._frame("vnet0", "vnet1", v6, net, sport, dport, SYN))
+        self.send("vnet0", "vnet1", self.frame("vnet0", "vnet1", v6, sport, dport, SYN))
 
     def ack(self, sport: int, dport: int) -> None:
         """Another packet of connect()'s IPv4 connection."""
-        data = self._frame("vnet0", "vnet1", False, 0, sport, dport, ACK, 102, 102)
+        data = self.frame("vnet0", "vnet1", False, sport, dport, ACK, 102, 102)
         self.send("vnet0", "vnet1", data)
 
     def connect(self, sport: int = 1000, dport: int = 80, v6: bool = False) -> None:
         """A handshake of vnet0 with vnet1, and 100 bytes."""
-        there, back = ("vnet0", "vnet1", v6, 0), ("vnet1", "vnet0", v6, 0)
-        self.send("vnet0", "vnet1", self._frame(*there, sport, dport, SYN, seq=1))
-        self.send("vnet1", "vnet0", self._frame(*back, dport, sport, SYN | ACK, seq=101, ack=2))
+        there, back = ("vnet0", "vnet1", v6), ("vnet1", "vnet0", v6)
+        self.send("vnet0", "vnet1", self.frame(*there, sport, dport, SYN, seq=1))
+        self.send("vnet1", "vnet0", self.frame(*back, dport, sport, SYN | ACK, seq=101, ack=2))
         data = bytes(100)
-        self.send("vnet0", "vnet1", self._frame(*there, sport, dport, ACK, 2, 102, data))
-        self.send("vnet1", "vnet0", self._frame(*back, dport, sport, ACK, 102, 102))
+        self.send("vnet0", "vnet1", self.frame(*there, sport, dport, ACK, 2, 102, data))
+        self.send("vnet1", "vnet0", self.frame(*back, dport, sport, ACK, 102, 102))
 
-    def _frame(
+    def frame(
         self,
         source: str,
         sink: str,
         v6: bool,
-        net: int,
         sport: int,
         dport: int,
         flags: int,
@@ -140,13 +141,13 @@ class Switch:
             return 1 + list(MACS).index(name)
 
         ip = (
-            IPv6(src=f"fd00:{net}::{host(source)}", dst=f"fd00:{net}::{host(sink)}")
+            IPv6(src=f"fd00::{host(source)}", dst=f"fd00::{host(sink)}")
             if v6
-            else IP(src=f"10.{net}.0.{host(source)}", dst=f"10.{net}.0.{host(sink)}")
+            else IP(src=f"10.0.0.{host(source)}", dst=f"10.0.0.{host(sink)}")
         )
         options = OPTIONS if flags & SYN else []
         header = segment(sport, dport, flags, seq, ack, options=options)
-        return frame(Ether(src=MACS[source], dst=MACS[sink]) / ip / header, payload)
+        return tcp_frame(Ether(src=MACS[source], dst=MACS[sink]) / ip / header, payload)
 
 
 @pytest.fixture(scope="module")
@@ -667,6 +668,9 @@ def test_dump_flows(busy: Switch) -> None:
         (["remote=fd00::2", "tenant=blue"], 1),
         (["remote=fd00::/15"], 2),
         (["remote=192.0.2.0/24"], 0),
+        (["limit=3"], 3),
+        (["limit=1", "tenant=red"], 1),
+        (["limit=9"], 4),
     ],
 )
 def test_filters(busy: Switch, filters: list[str], expected: int) -> None:
@@ -717,6 +721,11 @@ def test_flush(busy: Switch) -> None:
             "unknown argument; allowed: tenant=NAME port=NAME --json",
         ),
         (["acdc/flush", "tenant=green"], "green: no such tenant"),
+        (
+            ["acdc/dump-flows", "limit=0"],
+            "limit=0: limit must be an integer between 1 and 16777216",
+        ),
+        (["acdc/dump-flows", "limit=all"], "limit=all: limit must be an integer"),
         (["acdc/show", "--jsn"], "--jsn: unknown argument; allowed: TENANT"),
     ],
 )
@@ -724,6 +733,30 @@ def test_appctl_errors(busy: Switch, command: list[str], why: str) -> None:
     before = busy.flows()
     assert why in refused_appctl(busy.ovs, *command)
     assert [f["local_port"] for f in busy.flows()] == [f["local_port"] for f in before]
+
+
+def test_more_flows_than_fit(switch: Switch) -> None:
+    """A long reply would hold up the switch: nobody gets one unasked."""
+    most = 50000
+    switch.ovs.tenant("blue")
+    switch.ovs.vsctl("set", "acdc", "blue", "other_config:max-half-open=1000000")
+    switch.ovs.bind("vnet0", "blue")
+    syn = bytearray(switch.frame("vnet0", "vnet1", False, 1, 80, SYN))
+
+    def flood() -> bool:
+        for i in range(most + 1000):
+            # The guest's port.  That the checksum is wrong does not matter.
+            struct.pack_into("!H", syn, 34, 1 + i)
+            switch.taps["vnet0"].send(bytes(syn))
+        return switch.show("blue")["n_flows"] > most
+
+    wait_for("the flows", flood, 60)
+    for options in ([], ["--json"]):
+        error = refused_appctl(switch.ovs, "acdc/dump-flows", *options)
+        assert f"more than {most} flows match; narrow it down" in error
+    assert len(switch.flows("limit=2000")) == 2000
+    assert len(switch.ovs.appctl("acdc/dump-flows", "limit=50001").splitlines()) == most + 1
+    assert int(switch.ovs.appctl_json("acdc/flush")["flushed"]) > most
 
 
 def test_no_tenants(switch: Switch) -> None:
@@ -737,7 +770,7 @@ def test_help(switch: Switch) -> None:
     text = switch.ovs.appctl("list-commands")
     for command, usage in {
         "acdc/show": "[TENANT] [--json]",
-        "acdc/dump-flows": "[tenant=NAME] [port=NAME] [remote=ADDRESS[/LENGTH]] [--json]",
+        "acdc/dump-flows": "[tenant=NAME] [port=NAME] [remote=ADDRESS[/LENGTH]] [limit=N] [--json]",
         "acdc/stats": "[TENANT] [--json]",
         "acdc/flush": "[tenant=NAME] [port=NAME] [--json]",
     }.items():
