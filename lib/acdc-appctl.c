@@ -28,11 +28,16 @@
 #define JOB_MSEC 5
 #define JOB_FLOWS 512
 
+/* Visiting flows costs the main loop nothing, but the reply is one string,
+ * which unixctl copies and escapes in one go: 0.1 s for this many flows. */
+#define DUMP_MAX 50000
+
 enum arg {
     ARG_NAME = 1 << 0,          /* NAME, of a tenant. */
     ARG_TENANT = 1 << 1,        /* tenant=NAME */
     ARG_PORT = 1 << 2,          /* port=NAME */
     ARG_REMOTE = 1 << 3,        /* remote=ADDR[/PLEN] */
+    ARG_LIMIT = 1 << 4,         /* limit=N */
 };
 
 /* The arguments of a command. */
@@ -41,6 +46,7 @@ struct query {
     char *tenant;               /* NULL: any. */
     char *port;                 /* NULL: any. */
     struct acdc_match match;    /* 'remote' only. */
+    long long int limit;        /* Of flows to show; 0: DUMP_MAX or error. */
 };
 
 /* The reply of acdc/show and acdc/stats with --json: an object of two
@@ -58,6 +64,7 @@ struct job {
     struct ds reply;
     struct report report;       /* Instead of 'reply', of acdc/show --json. */
     bool is_show;               /* acdc/show rather than acdc/dump-flows. */
+    long long int n_shown;      /* Flows in 'reply'. */
 
     struct svec types;          /* Of datapaths. */
     size_t dp_idx;              /* The one at work, index into 'types'. */
@@ -124,6 +131,12 @@ parse_arg(const char *arg, int allowed, struct query *q, struct ds *error)
         } else if (!acdc_match_parse(arg, &q->match, msg, sizeof msg)) {
             ds_put_cstr(error, msg);
         }
+    } else if (allowed & ARG_LIMIT && !strncmp(arg, "limit=", 6)) {
+        if (!str_to_llong(arg + 6, 10, &q->limit)
+            || q->limit < 1 || q->limit > ACDC_FLOWS_MAX) {
+            ds_put_format(error, "%s: limit must be an integer between 1 and "
+                          "%u", arg, ACDC_FLOWS_MAX);
+        }
     } else if (allowed & ARG_NAME && arg[0] != '-') {
         put_once(&q->tenant, "tenant", arg, error);
     } else {
@@ -133,6 +146,7 @@ parse_arg(const char *arg, int allowed, struct query *q, struct ds *error)
         ds_put_cstr(error, allowed & ARG_PORT ? " port=NAME" : "");
         ds_put_cstr(error, (allowed & ARG_REMOTE
                             ? " remote=ADDRESS[/LENGTH]" : ""));
+        ds_put_cstr(error, allowed & ARG_LIMIT ? " limit=N" : "");
         ds_put_cstr(error, " --json");
     }
 }
@@ -765,6 +779,13 @@ job_finish(struct job *job)
     ovs_list_remove(&job->node);
     if (job->query.json && job->is_show) {
         report_reply(job->conn, &job->report);
+    } else if (!job->query.limit && job->n_shown > DUMP_MAX) {
+        ds_clear(&job->reply);
+        ds_put_format(&job->reply, "more than %d flows match; narrow it down "
+                      "with tenant=NAME, port=NAME or remote=ADDRESS/LENGTH, "
+                      "or say limit=N (a long reply holds up ovs-vswitchd)",
+                      DUMP_MAX);
+        unixctl_command_reply_error(job->conn, ds_cstr(&job->reply));
     } else {
         if (job->query.json) {
             ds_put_char(&job->reply, ']');
@@ -778,22 +799,25 @@ job_finish(struct job *job)
     free(job);
 }
 
-static void
+/* Returns false if no more flows are wanted. */
+static bool
 job_add_flow(struct job *job, const char *type, const struct acdc_flow_info *f)
 {
+    long long int limit = job->query.limit ? job->query.limit : DUMP_MAX + 1;
     bool json = job->query.json;
 
     if (!flow_matches(f, &job->query)) {
-        return;
+        return true;
     }
     if (job->is_show) {
         add_means(&job->means, f);
-        return;
+        return true;
     }
-    if (json && ds_last(&job->reply) == '}') {
+    if (json && job->n_shown) {
         ds_put_cstr(&job->reply, ",\n");
     }
     put_flow(&job->reply, json, json || job->types.n > 1 ? type : NULL, f);
+    return ++job->n_shown < limit;
 }
 
 /* Fetches some flows of 'type'.  Returns false when there are no more. */
@@ -806,7 +830,10 @@ job_step(struct job *job, const char *type, struct dpif *dpif)
         return false;
     }
     for (size_t i = 0; i < n; i++) {
-        job_add_flow(job, type, &job->flows[i]);
+        if (!job_add_flow(job, type, &job->flows[i])) {
+            job->dp_idx = job->types.n;
+            return false;
+        }
     }
     return true;
 }
@@ -858,7 +885,8 @@ acdc_dump_flows(struct unixctl_conn *conn, int argc, const char *argv[],
 {
     struct query q;
 
-    if (parse_args(conn, argc, argv, ARG_TENANT | ARG_PORT | ARG_REMOTE, &q)) {
+    if (parse_args(conn, argc, argv,
+                   ARG_TENANT | ARG_PORT | ARG_REMOTE | ARG_LIMIT, &q)) {
         job_start(conn, &q, false);
     }
 }
@@ -1028,7 +1056,8 @@ acdc_appctl_init(void)
                              acdc_show, NULL);
     unixctl_command_register("acdc/dump-flows",
                              "[tenant=NAME] [port=NAME] "
-                             "[remote=ADDRESS[/LENGTH]] [--json]", 0, 4,
+                             "[remote=ADDRESS[/LENGTH]] [limit=N] [--json]",
+                             0, 5,
                              acdc_dump_flows, NULL);
     unixctl_command_register("acdc/stats", "[TENANT] [--json]", 0, 2,
                              acdc_stats, NULL);
