@@ -9,6 +9,7 @@ which nothing ran has failed.  The last line is "N passed, N failed, N skipped".
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import shlex
@@ -128,7 +129,9 @@ class Runner:
         except Interrupted:
             end(process)
             raise
-        # A daemon that a test left behind may hold the pipe open.
+        # What it left running in the background would hold the pipe open.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
         reader.join(5)
         return status, b"".join(chunks).decode(errors="replace")
 
