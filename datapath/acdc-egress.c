@@ -119,7 +119,7 @@ add_feedback(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
                 && !(p->tcp_flags & (ACDC_TCP_SYN | ACDC_TCP_FIN
                                      | ACDC_TCP_RST));
     bool fits = acdc_pkt_room(p) >= ACDC_OPT_FB_LEN
-                && (pure || (!p->gso && acdc_pkt_ip_len(p) + ACDC_OPT_FB_LEN
+                && (pure || (!p->gso && acdc_pkt_mtu_len(p) + ACDC_OPT_FB_LEN
                                         <= acdc_a32_read(&ctx->port->mtu)));
 
     if (!(p->tcp_flags & ACDC_TCP_ACK) || (p->tcp_flags & ACDC_TCP_RST)) {

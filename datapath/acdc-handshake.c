@@ -97,7 +97,7 @@ offer(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (!params->enabled || params->mode != ACDC_MODE_ENFORCE
         || f->n_syns >= ACDC_SYN_PLAIN_FROM
         || acdc_pkt_room(p) < ACDC_OPT_CAP_LEN
-        || acdc_pkt_ip_len(p) + ACDC_OPT_CAP_LEN > mtu) {
+        || acdc_pkt_mtu_len(p) + ACDC_OPT_CAP_LEN > mtu) {
         return false;
     }
     if (!acdc_pkt_make_writable(p)

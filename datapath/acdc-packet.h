@@ -57,6 +57,19 @@ static inline uint32_t acdc_pkt_ip_len(const struct acdc_pkt *p)
     return p->l4_ofs - p->l3_ofs + p->tcp_hlen + p->payload;
 }
 
+/* What counts against a device's MTU: the IP packet, and VLAN tags but for one
+ * of 802.1Q in front, which devices have room for beside it (Linux
+ * packet_extra_vlan_len_allowed()). */
+static inline uint32_t acdc_pkt_mtu_len(const struct acdc_pkt *p)
+{
+    uint32_t tags = p->ethertype ? 0 : (uint32_t) p->l3_ofs - ACDC_ETH_HLEN;
+
+    if (tags && acdc_get16(p->data + 12) == ACDC_ETHERTYPE_VLAN) {
+        tags -= ACDC_VLAN_HLEN;
+    }
+    return acdc_pkt_ip_len(p) + tags;
+}
+
 /* Fills in the engine's fields of '*p'.  True if the engine understands the
  * packet as TCP and may edit it; else sets 'ip_version' to 0 and 'reason' to
  * the counter (enum acdc_counter) that says why not.  'exid' selects the

@@ -33,7 +33,8 @@ free_flow(struct acdc_rcu *rcu)
     acdc_host_free((char *) rcu - offsetof(struct acdc_flow, rcu));
 }
 
-/* Makes the table, or a larger one after the limit was raised.  Configuration
+/* Makes the table, or one of another size after the limit was changed: eviction
+ * looks at buckets in turn, so a large table with few flows would not do.  Configuration
  * thread.  Returns 0 or ENOMEM as a positive number. */
 int
 acdc_table_ensure(struct acdc *a)
@@ -43,7 +44,7 @@ acdc_table_ensure(struct acdc *a)
     struct acdc_table *new;
     uint32_t i;
 
-    if (old && old->mask + 1 >= n) {
+    if (old && old->mask + 1 == n) {
         return 0;
     }
     new = acdc_host_alloc(sizeof *new + n * sizeof new->buckets[0], false);
