@@ -33,9 +33,9 @@ free_flow(struct acdc_rcu *rcu)
     acdc_host_free((char *) rcu - offsetof(struct acdc_flow, rcu));
 }
 
-/* Makes the table, or one of another size after the limit was changed: eviction
- * looks at buckets in turn, so a large table with few flows would not do.  Configuration
- * thread.  Returns 0 or ENOMEM as a positive number. */
+/* Makes the table, or one of another size after the limit was changed: a hand
+ * that goes round the buckets for a flow to evict must not meet mostly empty
+ * ones.  Configuration thread.  Returns 0 or ENOMEM as a positive number. */
 int
 acdc_table_ensure(struct acdc *a)
 {
