@@ -83,12 +83,13 @@ class Transfer:
         port: int = 5001,
         size: int | None = None,
         algorithm: str | None = None,
+        listen_on: str | None = None,
     ) -> None:
         self.sent = self.received = 0
         self._size = size
         self._stop = threading.Event()
         self._sent_hash, self._received_hash = hashlib.blake2b(), hashlib.blake2b()
-        listener = listen(sink, address, port)
+        listener = listen(sink, listen_on or address, port)
         self._out = connect(source, address, port, algorithm)
         self._in, _peer = listener.accept()
         self._in.settimeout(60)

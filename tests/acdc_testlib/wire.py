@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import struct
 import time
 from collections.abc import Sequence
@@ -129,26 +130,29 @@ class Wire:
 
     def reset(self) -> None:
         """The guest port bound to a new tenant with the defaults."""
-        self.ovs.vsctl("--if-exists", "destroy", "acdc", self.tenant)
+        command = ["--if-exists", "destroy", "acdc", self.tenant]
         for name in self._globals:
-            self.ovs.vsctl("remove", "open_vswitch", ".", "other_config", name)
+            command += ["--", "remove", "open_vswitch", ".", "other_config", name]
+        self.ovs.vsctl(*command)
         self._globals.clear()
-        self.ovs.tenant(self.tenant)
-        self.bind(self.tenant)
+        self.ovs.vsctl(
+            *("create", "acdc", f"name={self.tenant}", "--", "set", "interface"),
+            *(self.guest_name, f"other_config:acdc-tenant={self.tenant}"),
+        )
         self.changed = False
 
     def counters(self) -> dict[str, int]:
         return tenant_counters(self.ovs, self.tenant)
 
     def flows(self, *filters: str) -> list[dict[str, Any]]:
-        return flow_list(self.ovs.appctl_json("acdc/dump-flows", *filters))
+        return flow_list(json.loads(self.ovs.unixctl("acdc/dump-flows", *filters, "--json")))
 
     def flush(self) -> None:
-        self.ovs.appctl("acdc/flush")
+        self.ovs.unixctl("acdc/flush")
 
 
 def tenant_counters(ovs: Ovs, tenant: str) -> dict[str, int]:
-    reply = ovs.appctl_json("acdc/show", tenant)
+    reply = json.loads(ovs.unixctl("acdc/show", tenant, "--json"))
     tenants = reply["tenants"] if isinstance(reply, dict) else reply
     (row,) = [t for t in tenants if t["name"] == tenant]
     return {k: int(v) for k, v in row["counters"].items()}

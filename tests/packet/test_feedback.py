@@ -131,8 +131,8 @@ def test_pack_leaves_room_for_a_second_tag(wire: Wire, ip: Encap) -> None:
     """A frame that the device takes is not made one that it drops."""
     encap = Encap(ip.v6, (20, 10))
     c = Conn(wire, encap).open()
-    c.peer_data(2 * c.mss)
     for less in range(0, 24, 4):
+        c.peer_data(2 * c.mss)
         payload = pattern(0, c.mss - less)
         out = wire.egress(c.from_guest(payload))
         assert out[-1].payload == payload
