@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+
+/* The engine's law as a shared library for Python (engine.py): one flow, all
+ * values as 32-bit integers. */
+
+#include <stdlib.h>
+
+#include "acdc-law.h"
+
+struct driver {
+    struct acdc_law law;
+    struct acdc_params params;
+    struct acdc_law_env env;
+};
+
+struct driver *driver_new(void);
+void driver_free(struct driver *);
+void driver_params(struct driver *, uint32_t beta, uint32_t gain,
+                   uint32_t initial_window, uint32_t min_window,
+                   uint32_t max_window);
+void driver_env(struct driver *, uint32_t mss, uint32_t snd_una,
+                uint32_t snd_nxt, uint32_t now_ms, uint32_t srtt_us);
+void driver_init(struct driver *, uint32_t algorithm);
+void driver_switch(struct driver *, uint32_t algorithm);
+void driver_clamp(struct driver *);
+uint32_t driver_ack(struct driver *, uint32_t acked, uint32_t ce,
+                    uint32_t total);
+uint32_t driver_loss(struct driver *);
+void driver_timeout(struct driver *);
+uint32_t driver_idle(struct driver *);
+uint32_t driver_wnd(const struct driver *);
+uint32_t driver_ssthresh(const struct driver *);
+uint32_t driver_alpha(const struct driver *);
+
+struct driver *
+driver_new(void)
+{
+    struct driver *d = calloc(1, sizeof *d);
+
+    if (!d) {
+        abort();
+    }
+    d->env.params = &d->params;
+    return d;
+}
+
+void
+driver_free(struct driver *d)
+{
+    free(d);
+}
+
+void
+driver_params(struct driver *d, uint32_t beta, uint32_t gain,
+              uint32_t initial_window, uint32_t min_window,
+              uint32_t max_window)
+{
+    d->params.beta = beta;
+    d->params.gain = gain;
+    d->params.initial_window = initial_window;
+    d->params.min_window = min_window;
+    d->params.max_window = max_window;
+}
+
+void
+driver_env(struct driver *d, uint32_t mss, uint32_t snd_una, uint32_t snd_nxt,
+           uint32_t now_ms, uint32_t srtt_us)
+{
+    d->env.mss = mss;
+    d->env.snd_una = snd_una;
+    d->env.snd_nxt = snd_nxt;
+    d->env.now_ms = now_ms;
+    d->env.srtt_us = srtt_us;
+}
+
+void
+driver_init(struct driver *d, uint32_t algorithm)
+{
+    acdc_law_init(&d->law, &d->env, (enum acdc_algorithm) algorithm);
+}
+
+void
+driver_switch(struct driver *d, uint32_t algorithm)
+{
+    acdc_law_switch(&d->law, (enum acdc_algorithm) algorithm);
+}
+
+void
+driver_clamp(struct driver *d)
+{
+    acdc_law_clamp(&d->law, &d->env);
+}
+
+uint32_t
+driver_ack(struct driver *d, uint32_t acked, uint32_t ce, uint32_t total)
+{
+    return acdc_law_ack(&d->law, &d->env, acked, ce, total);
+}
+
+uint32_t
+driver_loss(struct driver *d)
+{
+    return acdc_law_loss(&d->law, &d->env);
+}
+
+void
+driver_timeout(struct driver *d)
+{
+    acdc_law_timeout(&d->law, &d->env);
+}
+
+uint32_t
+driver_idle(struct driver *d)
+{
+    return acdc_law_idle(&d->law, &d->env);
+}
+
+uint32_t
+driver_wnd(const struct driver *d)
+{
+    return d->law.wnd;
+}
+
+uint32_t
+driver_ssthresh(const struct driver *d)
+{
+    return d->law.ssthresh;
+}
+
+uint32_t
+driver_alpha(const struct driver *d)
+{
+    return acdc_law_alpha(&d->law);
+}

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The law of AC/DC (DESIGN section 5) in exact arithmetic.
+
+Written from the description, not from the engine: windows and alpha are
+rational numbers, sequence numbers do not wrap.  (alpha is kept to 2^-200, or
+its denominator would have a digit more after every round.)
+
+What the description leaves open is read as follows.
+- A round ends with the ACK by which snd_una reaches the snd_nxt that was valid
+  when the round began; alpha is updated before that ACK may cut.
+- A cut holds until snd_una is beyond the snd_nxt that was valid at the cut;
+  while it holds the window does not grow.
+- Loss within a held cut sets alpha to 1 and cuts no second time.
+- A flow is limited by its window if in this round at least half of it was in
+  flight (slow start), or all but less than a segment (congestion avoidance).
+- Timeout: 1 segment; ssthresh is half the window, at least 2 segments.  The
+  window may be below the floor until it has grown to it.
+- Restart after idle: at most the initial window; ssthresh at least 3/4 of the
+  window before (Linux, tcp_cwnd_restart()).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+WINDOW_MAX = 1 << 30
+ONE = 1 << 20
+PRECISION = 1 << 200
+
+Number = int | Fraction
+
+
+@dataclass
+class Params:
+    beta: Fraction = Fraction(1)
+    gain: Fraction = Fraction(1, 16)
+    initial_window: int = 10
+    min_window: int = 0
+    max_window: int = 0
+
+
+@dataclass
+class Law:
+    """What dctcp and reno have in common; reno has no alpha: it halves."""
+
+    mss: int
+    params: Params
+    una: int
+    nxt: int
+    algorithm: str = "dctcp"
+    wnd: Number = 0
+    ssthresh: Number = WINDOW_MAX
+    alpha: Fraction = Fraction(1)
+    rounds: int = 0  # In which alpha was updated since it was exact.
+    acked_in_avoidance: int = 0
+    round_end: int = field(init=False)
+    round_marked: int = 0
+    round_total: int = 0
+    most_in_flight: int = 0
+    cut_at: int | None = None  # snd_nxt when the window was cut.
+    lost_at: int | None = None
+    below_floor: bool = False
+
+    def __post_init__(self) -> None:
+        self.round_end = self.nxt
+        self.wnd = min(self.params.initial_window * self.mss, WINDOW_MAX)
+        self.clamp()
+
+    @property
+    def floor(self) -> int:
+        return max(self.params.min_window or 2 * self.mss, self.mss)
+
+    @property
+    def cap(self) -> int:
+        return max(self.params.max_window, self.mss) if self.params.max_window else WINDOW_MAX
+
+    @property
+    def held(self) -> bool:
+        return self.cut_at is not None
+
+    def clamp(self) -> None:
+        floor = self.mss if self.below_floor else self.floor
+        self.wnd = min(max(self.wnd, floor), self.cap)
+
+    def reduction(self) -> Fraction:
+        if self.algorithm == "reno":
+            return Fraction(1, 2)
+        return self.alpha - self.alpha * self.params.beta / 2
+
+    def cut(self) -> None:
+        self.wnd = self.wnd * (1 - self.reduction())
+        self.below_floor = False
+        self.clamp()
+        self.ssthresh = self.wnd
+        self.acked_in_avoidance = 0
+        self.cut_at = self.nxt
+
+    def send(self, n: int) -> None:
+        self.nxt += n
+
+    def ack(self, acked: int, marked: int, total: int) -> bool:
+        in_flight = self.nxt - self.una
+        self.una += acked
+        self.most_in_flight = max(self.most_in_flight, in_flight)
+        most = self.most_in_flight
+        self.round_marked += marked
+        self.round_total += total
+        if acked and self.una >= self.round_end:
+            if self.round_total:
+                fraction = Fraction(self.round_marked, self.round_total)
+                gain = self.params.gain
+                alpha = (1 - gain) * self.alpha + gain * fraction
+                self.alpha = Fraction(round(alpha * PRECISION), PRECISION)
+                self.rounds += 1
+            self.round_marked = self.round_total = 0
+            self.round_end = self.nxt
+            self.most_in_flight = self.nxt - self.una
+        if self.cut_at is not None and self.una > self.cut_at:
+            self.cut_at = None
+        if self.lost_at is not None and self.una > self.lost_at:
+            self.lost_at = None
+        if marked and not self.held:
+            # One mark less than a window after a loss that is still repaired
+            # belongs to the same congestion.
+            self.cut()
+            if self.lost_at is not None:
+                self.lost_at = self.nxt
+            return True
+        if acked and not self.held and self.limited(most):
+            self.grow(acked)
+            if self.wnd >= self.floor:
+                self.below_floor = False
+            self.clamp()
+        return False
+
+    def limited(self, in_flight: int) -> bool:
+        if self.wnd < self.ssthresh:
+            return 2 * in_flight > self.wnd
+        return in_flight + self.mss > self.wnd
+
+    def grow(self, acked: int) -> None:
+        if self.wnd < self.ssthresh:
+            step = min(Fraction(acked), self.ssthresh - self.wnd)
+            self.wnd += step
+            acked -= int(step)
+        if acked:
+            # One segment for each window of acknowledged bytes (RFC 3465).
+            self.acked_in_avoidance += acked
+            while self.acked_in_avoidance >= self.wnd:
+                self.acked_in_avoidance -= int(self.wnd)
+                self.wnd += self.mss
+
+    def loss(self) -> bool:
+        if self.lost_at is not None:
+            return False
+        self.alpha = Fraction(1)
+        self.rounds = 0
+        if self.cut_at is not None:
+            self.lost_at = self.cut_at
+            return False
+        self.cut()
+        self.lost_at = self.nxt
+        return True
+
+    def timeout(self) -> None:
+        self.ssthresh = max(Fraction(self.wnd) / 2, Fraction(2 * self.mss))
+        self.wnd = self.mss
+        self.below_floor = True
+        self.acked_in_avoidance = 0
+        self.most_in_flight = 0
+        self.cut_at = None
+        self.lost_at = self.nxt
+        self.clamp()
+
+    def idle(self) -> bool:
+        restart = self.params.initial_window * self.mss
+        if self.wnd <= restart:
+            return False
+        before = self.wnd
+        self.ssthresh = max(self.ssthresh, Fraction(self.wnd) * 3 / 4)
+        self.wnd = restart
+        self.acked_in_avoidance = 0
+        self.most_in_flight = 0
+        self.clamp()
+        return self.wnd < before
+
+
+@dataclass
+class Cubic:
+    """CUBIC (RFC 9438, W_est as in RFC 8312 section 4.2) in real numbers:
+    the window after an ACK in congestion avoidance."""
+
+    mss: int
+    w_max: float
+    start_ms: float
+    wnd_start: float
+    C: float = 0.4
+    beta: float = 0.7
+
+    @property
+    def k(self) -> float:
+        """Seconds until W_max."""
+        return float(((self.w_max - self.wnd_start) / self.mss / self.C) ** (1 / 3))
+
+    def target(self, now_ms: float, rtt: float) -> float:
+        t = (now_ms - self.start_ms) / 1000
+        cubic = self.C * (t + rtt - self.k) ** 3 * self.mss + self.w_max
+        growth = 3 * (1 - self.beta) / (1 + self.beta)
+        reno = self.w_max * self.beta + growth * t / rtt * self.mss
+        return max(cubic, reno)
+
+    def slope(self, now_ms: float, rtt: float) -> float:
+        """Bytes that a millisecond more or less makes, at most."""
+        t = (now_ms - self.start_ms) / 1000 + rtt
+        cubic = 3 * self.C * (abs(t - self.k) + 0.002) ** 2 * self.mss / 1000
+        return cubic

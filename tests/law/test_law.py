@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine's law against the model, over random feedback, loss, timeouts,
+idle and application-limited phases, and changes of policy.
+
+Bounds.
+- alpha: a round loses less than (1 + g) * 2^-20 to truncation, and what was
+  lost before shrinks by 1 - g, so after n rounds the engine is at most
+  min(n, 1/g) * (1 + g) * 2^-20 below the exact value and never above.  alpha
+  runs freely in both for the whole sequence.
+- window: the law is compared step by step, from the same window: equal for
+  reno, for growth, loss, timeouts, and idle; a cut of dctcp is at most
+  1 byte + wnd * (error of alpha + 2^-20) above and wnd * 2^-20 below the exact
+  value.
+- cubic: within what 2 ms more or less make, plus 1/250 segment.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from ctypes import CDLL
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from law.engine import Engine, build
+from law.model import ONE, Cubic, Law, Params
+
+BETAS = [Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(1)]
+GAINS = [Fraction(1, 16), Fraction(1, 4), Fraction(1, 256), Fraction(1), Fraction(3, 1 << 20)]
+EVENTS = [
+    "round", "round", "round", "send", "send", "ack", "ack", "ack", "part", "feedback",
+    "loss", "timeout", "idle", "policy",
+]  # fmt: skip
+# The model's own rounding, times any window.
+EPSILON = Fraction(1, 1 << 100)
+Event = tuple[str, int, int]
+SETTINGS = settings(
+    max_examples=100, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+)
+
+
+@pytest.fixture(scope="session")
+def dll(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CDLL]:
+    yield build(Path(tmp_path_factory.mktemp("law")))
+
+
+class Pair:
+    """Engine and model of one flow, side by side."""
+
+    def __init__(
+        self, dll: CDLL, algorithm: str, params: Params, mss: int = 1448, isn: int = 0xFFFF0000
+    ) -> None:
+        self.exact = algorithm == "reno"
+        self.mss = mss
+        self.engine = Engine(dll)
+        self.model = Law(mss, params, isn, isn, algorithm)
+        self.now = 0xFFFFF000
+        self.cuts = 0
+        self.growths = 0
+        self._policy(params)
+        self._env()
+        self.engine.init(algorithm)
+        self.compare("init", self.model.wnd)
+
+    def _policy(self, p: Params) -> None:
+        self.engine.params(
+            int(p.beta * ONE), int(p.gain * ONE), p.initial_window, p.min_window, p.max_window
+        )
+
+    def _env(self) -> None:
+        self.engine.env(self.mss, self.model.una, self.model.nxt, self.now, 1000)
+
+    def alpha_error(self) -> Fraction:
+        gain = self.model.params.gain
+        return min(Fraction(self.model.rounds), 1 / gain) * (1 + gain) / ONE
+
+    def compare(self, event: str, before: int | Fraction, cut: bool = False) -> None:
+        model, engine = self.model, self.engine
+        wnd, ssthresh = engine.wnd, engine.ssthresh
+        if not self.exact:
+            error = model.alpha - Fraction(engine.alpha, ONE)
+            assert -EPSILON <= error <= self.alpha_error(), f"{event}: alpha"
+        if self.exact:
+            assert wnd == int(model.wnd), f"{event}: window"
+            assert ssthresh == int(model.ssthresh), f"{event}: ssthresh"
+        else:
+            bound = low = Fraction(0)
+            if cut:
+                bound = 1 + before * (self.alpha_error() + Fraction(1, ONE))
+                low = Fraction(before) / ONE + EPSILON
+            assert -low <= wnd - model.wnd <= bound, f"{event}: window {wnd}, {float(model.wnd)}"
+            # Half a window, 3/4 of one: whole bytes, three of four at most.
+            assert abs(ssthresh - model.ssthresh) <= max(bound, 3), f"{event}: ssthresh"
+        # Both go on from the same window; nothing else is taken over.
+        model.wnd, model.ssthresh = wnd, ssthresh
+
+        # What holds whatever the model says.
+        assert wnd <= max(model.cap, self.mss)
+        assert wnd >= min(self.mss if model.below_floor else model.floor, model.cap)
+
+    def send(self, n: int) -> None:
+        self.model.send(n)
+
+    def fill(self) -> None:
+        """Sends whole segments as far as the window goes."""
+        room = int(self.model.wnd) - (self.model.nxt - self.model.una)
+        self.send(max(0, room // self.mss * self.mss))
+
+    def ack(self, acked: int, marked: int, total: int) -> None:
+        model = self.model
+        before = model.wnd
+        was_held = model.held and model.una + acked <= (model.cut_at or 0)
+        cut = model.ack(acked, marked, total)
+        self._env()
+        assert self.engine.ack(acked, marked, total) == cut
+        self.cuts += cut
+        after = self.engine.wnd
+        assert not (was_held and after != before), "a held window moved"
+        assert not (cut and was_held), "two cuts in one window of data"
+        if after > before and not cut:
+            self.growths += 1
+            assert acked, "grew without an ACK"
+        self.compare("ack", before, cut)
+
+    def loss(self) -> None:
+        before = self.model.wnd
+        cut = self.model.loss()
+        self._env()
+        assert self.engine.loss() == cut
+        if not self.exact:
+            assert self.engine.alpha >= ONE - 64 or not cut
+        self.compare("loss", before, cut)
+
+    def timeout(self) -> None:
+        before = self.model.wnd
+        self.model.timeout()
+        self._env()
+        self.engine.timeout()
+        self.compare("timeout", before)
+        assert self.engine.wnd == min(self.mss, self.model.cap)
+
+    def idle(self) -> None:
+        before = self.model.wnd
+        smaller = self.model.idle()
+        self._env()
+        assert self.engine.idle() == smaller
+        self.compare("idle", before)
+
+    def policy(self, params: Params) -> None:
+        gain = self.model.params.gain
+        if params.gain != gain:
+            # The bound is for one gain.  Let the error shrink first.
+            params = Params(params.beta, gain, 10, params.min_window, params.max_window)
+        self.model.params = params
+        self._policy(params)
+        self._env()
+        self.model.clamp()
+        self.engine.clamp()
+        self.compare("policy", self.model.wnd)
+
+    def run(self, events: list[Event]) -> None:
+        model = self.model
+        for name, x, y in events:
+            self.now += x % 50
+            in_flight = model.nxt - model.una
+            if name == "round":
+                # A whole window, acknowledged by twos, some marked.
+                self.fill()
+                threshold = y % 101
+                for _ in range(40):
+                    if model.nxt == model.una:
+                        break
+                    n = min(2 * self.mss, model.nxt - model.una)
+                    x = (x * 1103515245 + 12345) % (1 << 31)
+                    self.ack(n, n if x // 65536 % 100 < threshold else 0, n)
+                    if x % 3:
+                        self.fill()
+            elif name == "send":
+                self.send(min(x % (3 * self.mss), max(0, int(model.wnd) - in_flight)))
+            elif name == "ack" and in_flight:
+                n = min(in_flight, 1 + x % (4 * self.mss))
+                self.ack(n, y % (n + 1) if y % 3 == 0 else 0, n)
+            elif name == "part" and in_flight:
+                # What is acknowledged and what is reported differ.
+                n = min(in_flight, 1 + x % self.mss)
+                total = y % (2 * self.mss)
+                self.ack(n, x % (total + 1), total)
+            elif name == "feedback":
+                total = 1 + y % self.mss
+                self.ack(0, x % (total + 1), total)
+            elif name == "loss" and in_flight:
+                self.loss()
+            elif name == "timeout" and in_flight:
+                self.timeout()
+            elif name == "idle" and not in_flight:
+                self.idle()
+            elif name == "policy" and x % 4 == 0:
+                self.policy(
+                    Params(
+                        BETAS[x // 4 % 4],
+                        self.model.params.gain,
+                        10,
+                        [0, 1, 20000][y % 3],
+                        [0, 100, 50000, 10**9][y // 3 % 4],
+                    )
+                )
+
+
+events = st.lists(
+    st.tuples(st.sampled_from(EVENTS), st.integers(0, 1 << 30), st.integers(0, 1 << 30)),
+    min_size=10,
+    max_size=120,
+)
+sizes = st.sampled_from([64, 536, 1448, 8948])
+
+
+@given(events=events, gain=st.sampled_from(GAINS), mss=sizes, isn=st.integers(0, 0xFFFFFFFF))
+@pytest.mark.parametrize("beta", BETAS, ids=str)
+@SETTINGS
+def test_dctcp(
+    dll: CDLL, beta: Fraction, events: list[Event], gain: Fraction, mss: int, isn: int
+) -> None:
+    Pair(dll, "dctcp", Params(beta, gain), mss, isn).run(events)
+
+
+@given(events=events, mss=sizes, isn=st.integers(0, 0xFFFFFFFF))
+@SETTINGS
+def test_reno(dll: CDLL, events: list[Event], mss: int, isn: int) -> None:
+    Pair(dll, "reno", Params(), mss, isn).run(events)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "beta", "gain"),
+    [("dctcp", beta, gain) for beta in BETAS for gain in GAINS]
+    + [("reno", Fraction(1), Fraction(1, 16))],
+    ids=str,
+)
+def test_long(dll: CDLL, algorithm: str, beta: Fraction, gain: Fraction) -> None:
+    """Thousands of rounds: errors do not accumulate."""
+    rng = random.Random(f"{algorithm}{beta}{gain}")
+    pair = Pair(dll, algorithm, Params(beta, gain, max_window=100000))
+    pair.run([(rng.choice(EVENTS), rng.getrandbits(30), rng.getrandbits(30)) for _ in range(2000)])
+    assert pair.cuts > 100
+    assert pair.growths > 100
+
+
+@pytest.mark.parametrize("marked", [0, 1, 7, 10])
+def test_alpha_converges(dll: CDLL, marked: int) -> None:
+    """With a constant fraction F marked alpha goes to F."""
+    pair = Pair(dll, "dctcp", Params(max_window=14480))
+    for _ in range(400):
+        pair.fill()
+        n = pair.model.nxt - pair.model.una
+        pair.ack(n, n * marked // 10, n)
+    assert abs(Fraction(pair.engine.alpha, ONE) - Fraction(marked, 10)) < Fraction(1, 1000)
+
+
+@pytest.mark.parametrize("beta", BETAS, ids=str)
+def test_equation(dll: CDLL, beta: Fraction) -> None:
+    """wnd * (1 - (alpha - alpha * beta / 2)) for known alpha: AC/DC, section 3.4."""
+    alpha = Fraction(1)
+    for rounds in range(0, 60, 7):
+        pair = Pair(dll, "dctcp", Params(beta, initial_window=1000), mss=1000)
+        for _ in range(rounds):
+            pair.send(1000)
+            pair.ack(1000, 0, 1000)
+        alpha = Fraction(15, 16) ** rounds
+        pair.send(2000)
+        pair.ack(0, 1, 1000)
+        want = max(1000000 * (1 - (alpha - alpha * beta / 2)), 2000)
+        assert abs(pair.engine.wnd - want) < 1000000 * 18 / ONE + 1
+
+
+@pytest.mark.parametrize("algorithm", ["dctcp", "reno", "cubic"])
+def test_stale_marks(dll: CDLL, algorithm: str) -> None:
+    """Gigabytes under algorithm none, then another: the first round ends, the
+    first mark cuts."""
+    engine = Engine(dll)
+    engine.params(ONE, ONE // 16, 10, 0, 0)
+    una = 0
+    engine.env(1448, una, una, 0, 1000)
+    engine.init("none")
+    for _ in range(3):
+        una += 1 << 30
+        engine.env(1448, una, una + 14480, 0, 1000)
+        engine.ack(1 << 30, 0, 1 << 30)
+    engine.switch(algorithm)
+    una += 14480
+    engine.env(1448, una, una + 14480, 0, 1000)
+    assert not engine.ack(14480, 0, 14480)
+    if algorithm == "dctcp":
+        assert engine.alpha == ONE * 15 // 16
+    assert engine.ack(0, 1, 1)
+
+
+@given(
+    loss_wnd=st.integers(10, 2000),
+    second=st.booleans(),
+    mss=sizes,
+    rtt_us=st.sampled_from([50, 1000, 10000, 100000]),
+    steps=st.lists(st.tuples(st.integers(0, 3000), st.integers(1, 8)), min_size=1, max_size=60),
+)
+@SETTINGS
+def test_cubic(
+    dll: CDLL, loss_wnd: int, second: bool, mss: int, rtt_us: int, steps: list[tuple[int, int]]
+) -> None:
+    engine = Engine(dll)
+    engine.params(ONE, ONE // 16, loss_wnd, 0, 0)
+    now, una = 0xFFFFF000, 5
+    nxt = una + loss_wnd * mss
+    engine.env(mss, una, nxt, now, rtt_us)
+    engine.init("cubic")
+    w_max = 0.0
+    for _ in range(1 + second):
+        before = engine.wnd
+        # Fast convergence, RFC 9438 section 4.7.
+        w_max = before * (1 + 0.7) / 2 if before < w_max else float(before)
+        engine.env(mss, una, nxt, now, rtt_us)
+        assert engine.loss()
+        assert abs(engine.wnd - max(before * 0.7, 2 * mss)) <= 1
+        una = nxt + 1
+        nxt = una + engine.wnd
+        # Ends the hold; no growth as nothing is in flight.
+        engine.env(mss, una, una, now, rtt_us)
+        engine.ack(0, 0, 1)
+    start = engine.wnd
+    cubic = None
+    rtt = rtt_us / 1e6
+    for wait, segments in steps:
+        now += wait
+        before = engine.wnd
+        nxt = una + before
+        acked = min(segments * mss, before)
+        una += acked
+        engine.env(mss, una, nxt, now, rtt_us)
+        engine.ack(acked, 0, acked)
+        if cubic is None:
+            cubic = Cubic(mss, max(w_max, start), now, start)
+        target = cubic.target(now, rtt)
+        bound = 2 * cubic.slope(now, rtt) + mss / 250 + 4
+        # RFC 9438 section 4.4: between no growth and half a window a round trip.
+        low = min(max(target - bound, before), before * 1.5)
+        high = min(max(target + bound, before), before * 1.5)
+        assert before + (low - before) * acked / before - 2 <= engine.wnd
+        assert engine.wnd <= min(before + (high - before) * acked / before + 2, 1 << 30)
