@@ -44,10 +44,11 @@ def outer_pid(mark: str, name: str) -> int:
     return next(int(line.split()[0]) for line in marked(mark) if line.endswith(name))
 
 
-def surroundings() -> tuple[str, str, list[str]]:
+def surroundings() -> tuple[str, list[str], list[str]]:
     links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True)
     names = sorted(path.name for path in Path("/run").iterdir() if path.name != "acdc")
-    return links.stdout, Path("/proc/self/mountinfo").read_text(), names
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    return links.stdout, [line for line in mounts if "acdc" in line], names
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import struct
 import subprocess
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -104,33 +106,34 @@ def test_failing_phase(tmp_path: Path) -> None:
 
 def test_interrupt(tmp_path: Path) -> None:
     before = links()
+    mark = f"acdc-{uuid.uuid4().hex}"
     process = subprocess.Popen(
-        [PROGRAM, "--skip-build", "--output", tmp_path], stderr=subprocess.PIPE, text=True
+        [PROGRAM, "--skip-build", "--output", tmp_path],
+        env=os.environ | {"ACDC_MARK": mark},
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stderr is not None
     while "plain OVS" not in (line := process.stderr.readline()):
         assert line, "it ended"
+    assert "ovs-vswitchd" in _marked(mark)
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "interrupted" in error
     assert "Traceback" not in error
     deadline = time.monotonic() + 5
-    while (left := _descendants(process.pid)) and time.monotonic() < deadline:
+    while _marked(mark) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert left == []
+    assert _marked(mark) == []
     assert links() == before
 
 
-def _descendants(session: int) -> list[int]:
-    """Processes that name the quick start's package."""
+def _marked(mark: str) -> list[str]:
+    """Processes that inherited 'mark' in their environment."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (path / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"acdc_quickstart" in words or b"acdc_mininet.traffic" in words:
-            if int(path.name) not in (os.getpid(), session):
-                found.append(int(path.name))
+        with contextlib.suppress(OSError):
+            if mark.encode() in (path / "environ").read_bytes():
+                found.append((path / "comm").read_text().strip())
     return found
