@@ -82,6 +82,8 @@ struct means {
 
 static struct ovs_list jobs = OVS_LIST_INITIALIZER(&jobs);
 
+static const char no_datapath[] = "no datapath: there is no bridge\n";
+
 static double
 fraction(uint64_t fixed)
 {
@@ -789,6 +791,8 @@ job_finish(struct job *job)
     } else {
         if (job->query.json) {
             ds_put_char(&job->reply, ']');
+        } else if (job->is_show && !job->types.n) {
+            ds_put_cstr(&job->reply, no_datapath);
         }
         unixctl_command_reply(job->conn, ds_cstr(&job->reply));
     }
@@ -971,7 +975,7 @@ acdc_stats(struct unixctl_conn *conn, int argc, const char *argv[],
     } else {
         json_destroy(report.datapaths);
         json_destroy(report.tenants);
-        unixctl_command_reply(conn, ds_cstr(&ds));
+        unixctl_command_reply(conn, ds.length ? ds_cstr(&ds) : no_datapath);
     }
     ds_destroy(&ds);
     query_destroy(&q);
@@ -1009,19 +1013,16 @@ acdc_flush_flows(struct unixctl_conn *conn, int argc, const char *argv[],
         odp_port_t port = ODPP_NONE;
         struct dpif *dpif;
         uint32_t n = 0;
-        int error;
 
-        error = acdc_ovsdb_open(type, &dpif);
-        if (error) {
-            ds_put_format(&errors, "datapath %s: %s\n", type,
-                          ovs_strerror(error));
+        if (acdc_ovsdb_open(type, &dpif)) {
             continue;
         }
         if (q.port) {
             port = find_port(dpif, q.port);
         }
         if (!q.port || port != ODPP_NONE) {
-            error = acdc_dpif_flush(dpif, q.tenant, port, &n);
+            int error = acdc_dpif_flush(dpif, q.tenant, port, &n);
+
             if (error && error != EOPNOTSUPP) {
                 ds_put_format(&errors, "datapath %s: %s\n", type,
                               ovs_strerror(error));

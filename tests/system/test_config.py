@@ -483,6 +483,9 @@ def test_bridge_that_comes_and_goes(switch: Switch) -> None:
         *("--", "set", "interface", "vnet0", "other_config:acdc-tenant=blue"),
     ]
     ovs.vsctl("del-br", "br0")
+    assert ovs.appctl("acdc/show").startswith("no datapath: there is no bridge")
+    assert ovs.appctl("acdc/stats").startswith("no datapath")
+    assert ovs.appctl_json("acdc/show") == {"datapaths": [], "tenants": []}
     ovs.vsctl(*add)
     assert switch.ports("blue") == ["vnet0"]
     assert switch.params("blue")["beta"] == 0.5
