@@ -140,6 +140,8 @@ accept_offer(struct acdc_ctx *ctx, struct acdc_pkt *p)
         if (codepoint != ACDC_ECN_CE) {
             acdc_pkt_set_ecn(p, codepoint);
         }
+    } else if (acdc_pkt_reserved(p) && acdc_pkt_make_writable(p)) {
+        acdc_pkt_set_reserved(p, 0);
     }
     return capable;
 }

@@ -12,24 +12,24 @@ acdc_lock_slow(acdc_lock_t *l)
     unsigned int spins = 0;
 
     do {
-        while (atomic_load_explicit(l, memory_order_relaxed)) {
+        while (__atomic_load_n(l, __ATOMIC_RELAXED)) {
             /* The holder may have been preempted: threads that are not PMD
              * threads share cores. */
             if (++spins % 64 == 0) {
                 sched_yield();
             }
         }
-    } while (atomic_exchange_explicit(l, 1, memory_order_acquire));
+    } while (__atomic_exchange_n(l, 1, __ATOMIC_ACQUIRE));
 }
 
 uint32_t
 acdc_slot(void)
 {
-    static _Atomic uint32_t n_threads;
+    static uint32_t n_threads;
     static _Thread_local uint32_t slot = UINT32_MAX;
 
     if (slot == UINT32_MAX) {
-        slot = atomic_fetch_add_explicit(&n_threads, 1, memory_order_relaxed)
+        slot = __atomic_fetch_add(&n_threads, 1, __ATOMIC_RELAXED)
                % ACDC_N_SLOTS;
     }
     return slot;

@@ -76,7 +76,6 @@ static inline u64 acdc_div64(u64 a, u64 b) { return div64_u64(a, b); }
 
 #else /* !__KERNEL__ */
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -89,13 +88,13 @@ static inline u64 acdc_div64(u64 a, u64 b) { return div64_u64(a, b); }
 #define ACDC_PREFETCH(P) __builtin_prefetch(P)
 #define ACDC_CACHE_LINE 64
 
-typedef _Atomic uint32_t acdc_a32;
-typedef _Atomic uint64_t acdc_a64;
-#define acdc_a32_read(P) atomic_load_explicit(P, memory_order_relaxed)
-#define acdc_a32_set(P, V) atomic_store_explicit(P, V, memory_order_relaxed)
-#define acdc_a64_read(P) atomic_load_explicit(P, memory_order_relaxed)
+typedef uint32_t acdc_a32;
+typedef uint64_t acdc_a64;
+#define acdc_a32_read(P) __atomic_load_n(P, __ATOMIC_RELAXED)
+#define acdc_a32_set(P, V) __atomic_store_n(P, V, __ATOMIC_RELAXED)
+#define acdc_a64_read(P) __atomic_load_n(P, __ATOMIC_RELAXED)
 #define acdc_a64_add(P, V) \
-    ((void) atomic_fetch_add_explicit(P, V, memory_order_relaxed))
+    ((void) __atomic_fetch_add(P, V, __ATOMIC_RELAXED))
 
 #define acdc_ptr_load(P) __atomic_load_n(P, __ATOMIC_ACQUIRE)
 #define acdc_ptr_store(P, V) __atomic_store_n(P, V, __ATOMIC_RELEASE)
@@ -106,18 +105,18 @@ static inline void acdc_read_unlock(void) { }
 
 /* A spinlock of four bytes: the flow table has one a connection, and PMD
  * threads must never sleep. */
-typedef _Atomic uint32_t acdc_lock_t;
-static inline void acdc_lock_init(acdc_lock_t *l) { atomic_init(l, 0); }
+typedef uint32_t acdc_lock_t;
+static inline void acdc_lock_init(acdc_lock_t *l) { *l = 0; }
 void acdc_lock_slow(acdc_lock_t *);     /* In acdc-platform-user.c. */
 static inline void acdc_lock(acdc_lock_t *l)
 {
-    if (acdc_unlikely(atomic_exchange_explicit(l, 1, memory_order_acquire))) {
+    if (acdc_unlikely(__atomic_exchange_n(l, 1, __ATOMIC_ACQUIRE))) {
         acdc_lock_slow(l);
     }
 }
 static inline void acdc_unlock(acdc_lock_t *l)
 {
-    atomic_store_explicit(l, 0, memory_order_release);
+    __atomic_store_n(l, 0, __ATOMIC_RELEASE);
 }
 
 /* A small number that differs between threads that run at once, as far as
@@ -126,10 +125,10 @@ uint32_t acdc_slot(void);               /* In acdc-platform-user.c. */
 #define ACDC_N_SLOTS 16u
 
 /* Counts that several threads change. */
-typedef _Atomic uint32_t acdc_count_t;
+typedef uint32_t acdc_count_t;
 #define acdc_count_add(P, V) \
-    ((void) atomic_fetch_add_explicit(P, (uint32_t) (V), memory_order_relaxed))
-#define acdc_count_read(P) atomic_load_explicit(P, memory_order_relaxed)
+    ((void) __atomic_fetch_add(P, (uint32_t) (V), __ATOMIC_RELAXED))
+#define acdc_count_read(P) __atomic_load_n(P, __ATOMIC_RELAXED)
 
 static inline uint16_t acdc_get16(const void *p)
 {

@@ -136,7 +136,8 @@ void acdc_config_get(const struct acdc *, struct acdc_config *);
 /* Creates or changes the tenant 'tc->name'.  Flows of the tenant follow with
  * their next packet.  Returns 0, EINVAL or ENOMEM (then nothing changed). */
 int acdc_tenant_set(struct acdc *, const struct acdc_tenant_config *tc);
-/* Removes it and its flows; its ports pass untouched.  0 or ENOENT. */
+/* Removes it, its flows and the bindings of its ports, whose handles the host
+ * must no longer use.  0 or ENOENT. */
 int acdc_tenant_del(struct acdc *, const char *name);
 
 /* Binds datapath port 'port_no', for people 'port_name', to the tenant.  A

@@ -180,10 +180,10 @@ acdc_netdev_port_set(struct acdc_netdev *an, struct acdc_netdev_port *port,
             acdc_netdev_port_unbind(port);
             error = ENOMEM;
         } else if (is_new) {
-            VLOG_INFO("port %s bound to tenant %s", name, tenant);
+            VLOG_DBG("port %s bound to tenant %s", name, tenant);
         }
     } else if (port->owner) {
-        VLOG_INFO("port %s no longer bound to tenant %s", name, port->tenant);
+        VLOG_DBG("port %s no longer bound to tenant %s", name, port->tenant);
         acdc_netdev_port_unbind(port);
     }
     ovs_mutex_unlock(&an->mutex);
