@@ -436,6 +436,12 @@ test_clean(void)
         p = sim_ingress(&s, 0, packet_make(&spec));
         is_u64(packet_count(p), 0, "a FACK ends there");
         packet_free_list(p);
+        spec = sim_spec(&s, 1, ACDC_TCP_SYN, 0);
+        spec.reserved = ACDC_RES_ECN_MASK | 1;
+        p = sim_ingress(&s, 0, packet_make(&spec));
+        ok(packet_reserved(p) == 1 && packet_csum_ok(p),
+           "reserved bits of a SYN without the capability too");
+        packet_free_list(p);
         sim_done(&s);
     }
 }
