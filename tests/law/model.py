@@ -28,8 +28,6 @@ WINDOW_MAX = 1 << 30
 ONE = 1 << 20
 PRECISION = 1 << 200
 
-Number = int | Fraction
-
 
 @dataclass
 class Params:
@@ -49,8 +47,8 @@ class Law:
     una: int
     nxt: int
     algorithm: str = "dctcp"
-    wnd: Number = 0
-    ssthresh: Number = WINDOW_MAX
+    wnd: Fraction = Fraction(0)
+    ssthresh: Fraction = Fraction(WINDOW_MAX)
     alpha: Fraction = Fraction(1)
     rounds: int = 0  # In which alpha was updated since it was exact.
     acked_in_avoidance: int = 0
@@ -64,7 +62,7 @@ class Law:
 
     def __post_init__(self) -> None:
         self.round_end = self.nxt
-        self.wnd = min(self.params.initial_window * self.mss, WINDOW_MAX)
+        self.wnd = Fraction(min(self.params.initial_window * self.mss, WINDOW_MAX))
         self.clamp()
 
     @property
@@ -81,7 +79,7 @@ class Law:
 
     def clamp(self) -> None:
         floor = self.mss if self.below_floor else self.floor
-        self.wnd = min(max(self.wnd, floor), self.cap)
+        self.wnd = min(max(self.wnd, Fraction(floor)), Fraction(self.cap))
 
     def reduction(self) -> Fraction:
         if self.algorithm == "reno":
@@ -164,8 +162,8 @@ class Law:
         return True
 
     def timeout(self) -> None:
-        self.ssthresh = max(Fraction(self.wnd) / 2, Fraction(2 * self.mss))
-        self.wnd = self.mss
+        self.ssthresh = max(self.wnd / 2, Fraction(2 * self.mss))
+        self.wnd = Fraction(self.mss)
         self.below_floor = True
         self.acked_in_avoidance = 0
         self.most_in_flight = 0
@@ -178,8 +176,8 @@ class Law:
         if self.wnd <= restart:
             return False
         before = self.wnd
-        self.ssthresh = max(self.ssthresh, Fraction(self.wnd) * 3 / 4)
-        self.wnd = restart
+        self.ssthresh = max(self.ssthresh, self.wnd * 3 / 4)
+        self.wnd = Fraction(restart)
         self.acked_in_avoidance = 0
         self.most_in_flight = 0
         self.clamp()

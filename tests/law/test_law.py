@@ -76,9 +76,9 @@ class Pair:
 
     def alpha_error(self) -> Fraction:
         gain = self.model.params.gain
-        return min(Fraction(self.model.rounds), 1 / gain) * (1 + gain) / ONE
+        return Fraction(min(Fraction(self.model.rounds), 1 / gain)) * (1 + gain) / ONE
 
-    def compare(self, event: str, before: int | Fraction, cut: bool = False) -> None:
+    def compare(self, event: str, before: Fraction, cut: bool = False) -> None:
         model, engine = self.model, self.engine
         wnd, ssthresh = engine.wnd, engine.ssthresh
         if not self.exact:
@@ -88,15 +88,16 @@ class Pair:
             assert wnd == int(model.wnd), f"{event}: window"
             assert ssthresh == int(model.ssthresh), f"{event}: ssthresh"
         else:
-            bound = low = Fraction(0)
+            bound: Fraction = Fraction(0)
+            low: Fraction = Fraction(0)
             if cut:
                 bound = 1 + before * (self.alpha_error() + Fraction(1, ONE))
-                low = Fraction(before) / ONE + EPSILON
+                low = before / ONE + EPSILON
             assert -low <= wnd - model.wnd <= bound, f"{event}: window {wnd}, {float(model.wnd)}"
             # Half a window, 3/4 of one: whole bytes, three of four at most.
             assert abs(ssthresh - model.ssthresh) <= max(bound, 3), f"{event}: ssthresh"
         # Both go on from the same window; nothing else is taken over.
-        model.wnd, model.ssthresh = wnd, ssthresh
+        model.wnd, model.ssthresh = Fraction(wnd), Fraction(ssthresh)
 
         # What holds whatever the model says.
         assert wnd <= max(model.cap, self.mss)
@@ -271,7 +272,7 @@ def test_equation(dll: CDLL, beta: Fraction) -> None:
         alpha = Fraction(15, 16) ** rounds
         pair.send(2000)
         pair.ack(0, 1, 1000)
-        want = max(1000000 * (1 - (alpha - alpha * beta / 2)), 2000)
+        want = max(1000000 * (1 - (alpha - alpha * beta / 2)), Fraction(2000))
         assert abs(pair.engine.wnd - want) < 1000000 * 18 / ONE + 1
 
 
