@@ -52,12 +52,13 @@ class Programs:
             return path
 
         vsctl = get("OVS_VSCTL")
+        env.setdefault(prefix + "OVS_OFCTL", str(vsctl.with_name("ovs-ofctl")))
         return cls(
             vswitchd=get("OVS_VSWITCHD"),
             ovsdb_server=get("OVSDB_SERVER"),
             ovsdb_tool=get("OVSDB_TOOL"),
             vsctl=vsctl,
-            ofctl=vsctl.with_name("ovs-ofctl"),
+            ofctl=get("OVS_OFCTL"),
             appctl=get("OVS_APPCTL"),
             schema=get("OVS_SCHEMA"),
         )

@@ -130,6 +130,23 @@ def test_without_the_capability_nothing_is_marked(
             assert wire.ingress_raw(got) == [got]
 
 
+def test_feedback_that_stops_ends_the_marking(wire: Wire, ip: Encap) -> None:
+    """A mark that nobody returns is a lost congestion signal, for example when
+    the far side's switch was restarted.  When it speaks again, so do we."""
+    c = Conn(wire, ip, guest_ecn=True).open()
+    n = Counted(wire)
+    for _ in range(30):
+        c.guest_data(10 * c.mss, ecn=ECT1)
+        c.peer_ack(10 * c.mss, fb=None)
+    assert n["feedback_lost"] == 1
+    sent = c.from_guest(b"data", ecn=ECT1)
+    (out,) = wire.egress(sent)
+    assert out.ecn == ECT1
+    wire.ingress(c.from_peer(fb=(0, c.guest_sent)))
+    (out,) = wire.egress(sent)
+    assert (out.ecn, out.guest_ecn) == (ECT0, ECT1)
+
+
 def test_marks_are_counted(wire: Wire, ip: Encap) -> None:
     c = Conn(wire, ip).open()
     n = Counted(wire)
