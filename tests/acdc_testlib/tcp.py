@@ -84,7 +84,7 @@ def network(encap: Encap, from_guest: bool, ecn: int = 0, **fields: object) -> P
     """Everything up to the IP header."""
     if encap.v6:
         src, dst = (GUEST_IP6, PEER_IP6) if from_guest else (PEER_IP6, GUEST_IP6)
-        return link(encap, from_guest) / IPv6(src=src, dst=dst, tc=ecn, **fields)
+        return link(encap, from_guest) / IPv6(src=src, dst=dst, tc=ecn, fl=0xABCDE, **fields)
     src, dst = (GUEST_IP, PEER_IP) if from_guest else (PEER_IP, GUEST_IP)
     return link(encap, from_guest) / IP(src=src, dst=dst, tos=ecn, id=1, flags="DF", **fields)
 
@@ -134,6 +134,7 @@ class Segment:
     """A TCP segment that came out of the switch."""
 
     raw: bytes
+    fixed: bytes  # Of all headers what nobody may change.
     vlans: tuple[int, ...]
     v6: bool
     dscp: int
@@ -206,6 +207,7 @@ def parse(raw: bytes) -> Segment | None:
     """None if it is not TCP directly over IPv4 or IPv6."""
     (ethertype,) = struct.unpack_from("!H", raw, 12)
     ofs, vlans = 14, []
+    fixed = b""
     while ethertype in (0x8100, 0x88A8):
         tci, ethertype = struct.unpack_from("!HH", raw, ofs)
         vlans.append(tci & 0xFFF)
@@ -219,12 +221,16 @@ def parse(raw: bytes) -> Segment | None:
         tos, l4 = raw[ofs + 1], ofs + ihl
         ip_ok = checksum(raw[ofs:l4]) == 0
         end, addresses = ofs + total, raw[ofs + 12 : ofs + 20]
+        # Without TOS, total length, header checksum.
+        fixed = raw[: ofs + 1] + raw[ofs + 4 : ofs + 10] + raw[ofs + 12 : l4]
     elif ethertype == 0x86DD:
         (length,) = struct.unpack_from("!H", raw, ofs + 4)
         if raw[ofs + 6] != socket.IPPROTO_TCP:
             return None
         tos = struct.unpack_from("!H", raw, ofs)[0] >> 4 & 0xFF
         l4, end, addresses = ofs + 40, ofs + 40 + length, raw[ofs + 8 : ofs + 40]
+        # Without traffic class and payload length.
+        fixed = raw[:ofs] + bytes([raw[ofs + 1] & 15]) + raw[ofs + 2 : ofs + 4] + raw[ofs + 6 : l4]
     else:
         return None
     if end > len(raw):
@@ -247,6 +253,8 @@ def parse(raw: bytes) -> Segment | None:
     pseudo = addresses + struct.pack("!IxxxB", end - l4, socket.IPPROTO_TCP)
     return Segment(
         raw=raw,
+        # ... and the urgent pointer.
+        fixed=fixed + raw[l4 + 18 : l4 + 20],
         vlans=tuple(vlans),
         v6=ethertype == 0x86DD,
         dscp=tos >> 2,

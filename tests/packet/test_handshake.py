@@ -274,6 +274,27 @@ def test_rescaled_window_is_not_cut_off(wire: Wire, ip: Encap) -> None:
         assert got.window == min(field << (14 - scale), 65535)
 
 
+@pytest.mark.parametrize("active", [True, False])
+def test_renegotiated_scale_sent_again(wire: Wire, ip: Encap, active: bool) -> None:
+    """The answer was lost; the guest hears the same scale again."""
+    c = Conn(wire, ip, peer_scale=14, active=active)
+    if active:
+        wire.egress(c.guest_syn())
+        (first,) = wire.ingress(c.peer_synack())
+        c.established()
+        c.guest_ack()
+        (again,) = wire.ingress(c.peer_synack())
+    else:
+        (first,) = wire.ingress(c.peer_syn())
+        (again,) = wire.ingress(c.peer_syn())
+        assert again.wscale == first.wscale
+        wire.egress(c.guest_synack())
+        (again,) = wire.ingress(c.peer_syn())
+    assert first.wscale is not None
+    assert first.wscale < 14
+    assert again.wscale == first.wscale
+
+
 def test_guests_own_scale_stays(wire: Wire, ip: Encap) -> None:
     """It is for the window of the far side, which its own switch governs."""
     c = Conn(wire, ip, guest_scale=14)
