@@ -74,7 +74,7 @@ def before_others(switch: bool = False) -> None:
     want a whole CPU, and SCHED_RR would be stopped for 50 ms a second when it
     starves others; SCHED_DEADLINE leaves them a part of every millisecond."""
     if switch:
-        done = _set_scheduler(SCHED_DEADLINE, 0, 850_000, 1_000_000)
+        done = _set_scheduler(SCHED_DEADLINE, 0, 920_000, 1_000_000)
     else:
         done = _set_scheduler(os.SCHED_RR, 1, 0, 0)
     if not done:

@@ -41,8 +41,8 @@ class Queue:
 
     rate: int = 200_000_000
     """Bit/s."""
-    k: int = 30 * FRAME
-    """Bytes above which ECT packets are marked: 1.8 ms of 200 Mbit/s, room for
+    k: int = 40 * FRAME
+    """Bytes above which ECT packets are marked: 2.4 ms of 200 Mbit/s, room for
     the pauses of a datapath in userspace on a shared CPU.  (65 packets at
     10 Gbit/s, 20 at 1 Gbit/s: the DCTCP commit in Linux, RFC 8257 4.1.)"""
     limit: int = 600_000

@@ -85,7 +85,7 @@ def arguments() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--rate", type=_rate, default=_rate("200mbit"), help="of the bottleneck (200mbit)")
-    add("--k", type=int, default=30, metavar="PACKETS", help="marking threshold (%(default)s)")
+    add("--k", type=int, default=40, metavar="PACKETS", help="marking threshold (%(default)s)")
     add("--buffer", type=float, default=24.0, metavar="MS", help="at that rate (%(default)s)")
     add("--seconds", type=_seconds, default=12.0, help="of a phase, beta takes two (%(default)s)")
     add(
@@ -205,7 +205,7 @@ def _conclude(
     say(
         "\nTry next:\n"
         f"  {again} --stacks bbr,cubic,cubic,cubic,cubic\n"
-        f"  {again} --phases acdc --k 60         a longer queue\n"
+        f"  {again} --phases acdc --k 80         a longer queue\n"
         f"  {again} --phases beta --beta 0.5     between the two\n"
         "  docs/ has the operator's guide: which libvirt interface belongs to which tenant"
     )

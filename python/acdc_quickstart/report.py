@@ -18,7 +18,7 @@ import acdc_mininet as am
 from .phases import Experiment, Phase
 
 # What AC/DC has to reach here, against plain OVS in the same run.
-RTT_RATIO, JAIN, GOODPUT_RATIO, BETA_RATIO = 0.2, 0.95, 0.95, 0.85
+RTT_RATIO, JAIN, GOODPUT_RATIO, BETA_RATIO = 0.2, 0.95, 0.95, 0.9
 
 
 @dataclasses.dataclass(frozen=True)
