@@ -95,7 +95,7 @@ class Pair:
                 low = before / ONE + EPSILON
             assert -low <= wnd - model.wnd <= bound, f"{event}: window {wnd}, {float(model.wnd)}"
             # Half a window, 3/4 of one: whole bytes, three of four at most.
-            assert abs(ssthresh - model.ssthresh) <= max(bound, 3), f"{event}: ssthresh"
+            assert abs(ssthresh - model.ssthresh) <= max(bound, Fraction(3)), f"{event}: ssthresh"
         # Both go on from the same window; nothing else is taken over.
         model.wnd, model.ssthresh = Fraction(wnd), Fraction(ssthresh)
 

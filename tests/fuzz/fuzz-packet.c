@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+
+/* Parser and editor on any bytes: nothing read or written outside what is
+ * linear, payload as it was, checksums as right or wrong as they were. */
+
+#include <stdlib.h>
+
+#include "host.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *, size_t);
+
+static void
+check(bool ok)
+{
+    if (!ok) {
+        abort();
+    }
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct packet *p;
+    struct acdc_pkt pkt;
+    uint8_t *payload;
+    uint32_t payload_len;
+    uint8_t edits[6];
+    uint16_t error;
+    bool partial;
+    unsigned int i;
+
+    if (size < sizeof edits + 2 || size > 3000) {
+        return 0;
+    }
+    memcpy(edits, data, sizeof edits);
+    partial = data[6] & 1;
+    data += 7;
+    size -= 7;
+    p = packet_new((uint32_t) size, edits[0] & 31);
+    memcpy(packet_data(p), data, size);
+    p->csum_partial = partial;
+    acdc_pkt_init(&pkt, packet_data(p), p->len, p->len);
+    pkt.host = p;
+    pkt.csum_partial = partial;
+    if (!acdc_pkt_parse(&pkt, ACDC_OPT_EXID)) {
+        check(!pkt.ip_version && pkt.reason < ACDC_N_COUNTERS);
+        packet_free(p);
+        return 0;
+    }
+    check(pkt.l4_ofs + pkt.tcp_hlen + pkt.payload <= p->len);
+    payload_len = p->len - pkt.l4_ofs - pkt.tcp_hlen;
+    payload = malloc(payload_len + 1);
+    memcpy(payload, acdc_pkt_tcp(&pkt) + pkt.tcp_hlen, payload_len);
+    error = packet_tcp_sum(p);
+    acdc_pkt_make_writable(&pkt);
+    for (i = 1; i < sizeof edits; i++) {
+        unsigned int value = edits[i] >> 3;
+
+        switch (edits[i] & 7) {
+        case 0: acdc_pkt_set_ecn(&pkt, value & 3); break;
+        case 1: acdc_pkt_set_reserved(&pkt, value & ACDC_RES_MASK); break;
+        case 2: acdc_pkt_set_window(&pkt, (uint16_t) (value * 2113)); break;
+        case 3:
+            if (acdc_pkt_room(&pkt) >= ACDC_OPT_CAP_LEN) {
+                acdc_pkt_add_capability(&pkt, ACDC_OPT_EXID, edits[i]);
+            }
+            break;
+        case 4:
+            if (acdc_pkt_room(&pkt) >= ACDC_OPT_FB_LEN) {
+                acdc_pkt_add_feedback(&pkt, ACDC_OPT_EXID, value, 1u << 31);
+            }
+            break;
+        case 5:
+            if (pkt.opt_flags & ACDC_O_WSCALE) {
+                acdc_pkt_set_wscale(&pkt, value & 15);
+            }
+            break;
+        case 6:
+            acdc_pkt_sack_edge(&pkt, pkt.ack, pkt.ack + value * 1000);
+            break;
+        case 7: acdc_pkt_strip(&pkt, ACDC_OPT_EXID); break;
+        }
+        check(pkt.data == packet_data(p) && pkt.len == p->len);
+        check(p->len - pkt.l4_ofs - pkt.tcp_hlen == payload_len);
+        check(!memcmp(payload, acdc_pkt_tcp(&pkt) + pkt.tcp_hlen,
+                      payload_len));
+        check(acdc_pkt_parse(&pkt, ACDC_OPT_EXID));
+        /* +0 and -0 are one number. */
+        check(partial || packet_tcp_sum(p) % 0xffff == error % 0xffff);
+    }
+    free(payload);
+    packet_free(p);
+    return 0;
+}

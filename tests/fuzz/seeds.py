@@ -1,0 +1,101 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes what the fuzzers begin with: seeds.py DIRECTORY."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from pathlib import Path
+
+MATCHES = [
+    "remote=10.0.0.0/8,remote_port=5432,local_port=8000-8010",
+    "remote=2001:db8::/32 , local_port=1",
+]
+
+
+# fuzz-packet.c: seven bytes that say which edits, then a packet.
+
+
+def packet(version: int, options: bytes, vlan: bool = False) -> bytes:
+    edits = bytes([4, 0x0B, 0x13, 0x24, 0x3F, 0x09, 0])
+    options += b"\0" * (-len(options) % 4)
+    offset = (20 + len(options)) // 4 << 4
+    tcp = struct.pack(">HHIIBBHHH", 1000, 80, 1, 2, offset, 0x10, 500, 0, 0) + options + b"hello"
+    ethernet = b"\2" * 12 + (b"\x81\0\0\1" if vlan else b"")
+    if version == 6:
+        ip = struct.pack(">IHBB", 6 << 28, len(tcp), 6, 64) + b"\1" * 16 + b"\2" * 16
+        return edits + ethernet + b"\x86\xdd" + ip + tcp
+    ip = struct.pack(">BBHHHBBHII", 0x45, 0, 20 + len(tcp), 1, 0x4000, 64, 6, 0, 10, 11)
+    return edits + ethernet + b"\x08\0" + ip + tcp
+
+
+TIMESTAMPS = b"\1\1\x08\x0a" + bytes(8)
+PACKETS = {
+    "plain": packet(4, b""),
+    "ipv6-vlan": packet(6, TIMESTAMPS, vlan=True),
+    "syn-options": packet(4, b"\2\4\5\xb4\4\2\1\3\3\7"),
+    "ours": packet(4, b"\xfd\x0c\xac\xdc" + bytes(8) + b"\1\xfd\x08\xac\xdc\1\0\0\0"),
+    "sack": packet(4, TIMESTAMPS + b"\1\1\5\x12" + bytes(16)),
+}
+
+# fuzz-engine.c: operations of guest 0 or 1 with their operands.
+
+
+def guest(side: int) -> int:
+    return side << 7
+
+
+def send(side: int, kind: int, more: int, ecn: int = 0, wscale: int | None = None) -> bytes:
+    """A packet into place 0 of the network's queue."""
+    syn = b"" if wscale is None else bytes([wscale])
+    return bytes([guest(side), kind, more, ecn << 2 | (wscale is not None)]) + syn + b"\0"
+
+
+def deliver(side: int, marked: bool = False) -> bytes:
+    return bytes([guest(side) | 8, 0x40 if marked else 0])
+
+
+def handshake(flow: int) -> bytes:
+    return (
+        send(0, flow | 7, 0, wscale=7) + deliver(1) + send(1, flow | 8, 0, wscale=7) + deliver(0)
+        + send(0, flow, 0x82) + deliver(1)
+    )  # fmt: skip
+
+
+def data(flow: int, marked: bool) -> bytes:
+    """1170 bytes, a millisecond, the ACK."""
+    wait = bytes([16, 1])
+    return send(0, flow, 0x4F, 1) + deliver(1, marked) + wait + send(1, flow, 0x82) + deliver(0)
+
+
+def both_ways(flow: int) -> bytes:
+    return data(flow, True) + send(1, flow, 0xEF, 1) + deliver(0, True)
+
+
+FIN = send(0, 0x0B, 0) + deliver(1) + send(1, 0x0B, 0) + deliver(0)
+SWEEP = bytes([17, 200, 19, 255])
+IPV6 = 0x90
+ENGINES = {
+    "established": b"\0" + handshake(0) + data(0, True) * 4,
+    "ipv6": b"\0" + handshake(IPV6) + data(IPV6, True) * 3 + data(IPV6, False) * 2,
+    "closed": b"\0" + handshake(0) + both_ways(0) * 3 + FIN + SWEEP,
+    "windows-in-other-units": b"\1" + handshake(0) + data(0, True) * 3,
+}
+
+
+def main() -> None:
+    targets: dict[str, dict[str, bytes]] = {
+        "match": {str(i): text.encode() for i, text in enumerate(MATCHES)},
+        "packet": PACKETS,
+        "engine": ENGINES,
+    }
+    for target, seeds in targets.items():
+        directory = Path(sys.argv[1]) / f"seeds-{target}"
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, seed in seeds.items():
+            (directory / name).write_bytes(seed)
+
+
+if __name__ == "__main__":
+    main()
