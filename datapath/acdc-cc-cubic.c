@@ -45,6 +45,14 @@ cubic_cut(struct acdc_law *l, const struct acdc_law_env *e,
     return (uint32_t) ((uint64_t) l->wnd * BETA_NUM / BETA_DEN);
 }
 
+/* RFC 9438 section 5.8: growth goes on from where the flow last used its
+ * window. */
+static void
+cubic_pause(struct acdc_law *l)
+{
+    l->cubic.epoch_ms = 0;
+}
+
 /* W_cubic(t) = C * (t - K)^3 + W_max, section 4.2, with t in ms: C * t^3 in
  * segments is 4 * t^3 / 10^10. */
 static uint64_t
@@ -109,5 +117,6 @@ const struct acdc_cc acdc_cc_cubic = {
     .name = "cubic",
     .init = cubic_init,
     .cut = cubic_cut,
+    .pause = cubic_pause,
     .grow = cubic_grow,
 };

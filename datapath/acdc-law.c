@@ -67,17 +67,6 @@ acdc_law_switch(struct acdc_law *l, enum acdc_algorithm alg)
     }
 }
 
-static void
-end_of_round(struct acdc_law *l, const struct acdc_law_env *e)
-{
-    if (acdc_cc(l)->round && l->round_total) {
-        acdc_cc(l)->round(l, e, l->round_ce, l->round_total);
-    }
-    l->round_ce = l->round_total = 0;
-    l->round_end = e->snd_nxt;
-    l->flight_max = e->snd_nxt - e->snd_una;
-}
-
 /* Whether the flow used the window it had, so that a larger one is earned: an
  * application-limited flow must not bank credit.  In slow start as Linux has
  * it (tcp_is_cwnd_limited()): half of the window is enough. */
@@ -90,6 +79,20 @@ is_window_limited(const struct acdc_law *l, const struct acdc_law_env *e,
     }
     /* A sender does not split a segment to fill the window. */
     return (uint64_t) flight + e->mss > l->wnd;
+}
+
+static void
+end_of_round(struct acdc_law *l, const struct acdc_law_env *e)
+{
+    if (acdc_cc(l)->round && l->round_total) {
+        acdc_cc(l)->round(l, e, l->round_ce, l->round_total);
+    }
+    if (acdc_cc(l)->pause && !is_window_limited(l, e, l->flight_max)) {
+        acdc_cc(l)->pause(l);
+    }
+    l->round_ce = l->round_total = 0;
+    l->round_end = e->snd_nxt;
+    l->flight_max = e->snd_nxt - e->snd_una;
 }
 
 static void
@@ -208,7 +211,13 @@ acdc_law_idle(struct acdc_law *l, const struct acdc_law_env *e)
     uint64_t restart = (uint64_t) e->params->initial_window * e->mss;
     uint32_t before = l->wnd;
 
-    if (!acdc_cc(l) || l->wnd <= restart) {
+    if (!acdc_cc(l)) {
+        return false;
+    }
+    if (acdc_cc(l)->pause) {
+        acdc_cc(l)->pause(l);
+    }
+    if (l->wnd <= restart) {
         return false;
     }
     /* What the path took before is where slow start ends, as Linux's

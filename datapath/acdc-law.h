@@ -75,6 +75,9 @@ struct acdc_cc {
      * floor and cap.  For ACDC_CAUSE_TIMEOUT: what ssthresh becomes. */
     uint32_t (*cut)(struct acdc_law *, const struct acdc_law_env *,
                     enum acdc_cause cause);
+    /* The flow did not use its window for a round, or begins after a pause:
+     * that time must not count as growth.  May be NULL. */
+    void (*pause)(struct acdc_law *);
     /* Congestion avoidance for 'acked' bytes. */
     void (*grow)(struct acdc_law *, const struct acdc_law_env *,
                  uint32_t acked);

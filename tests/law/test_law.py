@@ -348,3 +348,42 @@ def test_cubic(
         high = min(max(target + bound, before), before * 1.5)
         assert before + (low - before) * acked / before - 2 <= engine.wnd
         assert engine.wnd <= min(before + (high - before) * acked / before + 2, 1 << 30)
+
+
+@pytest.mark.parametrize("pause", ["idle", "application-limited"])
+def test_cubic_banks_no_credit(dll: CDLL, pause: str) -> None:
+    """100 s in which a flow does not use its window are not 100 s of growth."""
+    engine = Engine(dll)
+    mss = 1000
+    engine.params(ONE, ONE // 16, 100, 0, 0)
+    now, una = 0, 0
+
+    def ack(in_flight: int) -> None:
+        """A round trip of 10 ms, one ACK a segment."""
+        nonlocal now, una
+        now += 10
+        nxt = una + in_flight
+        for _ in range(in_flight // mss):
+            una += mss
+            engine.env(mss, una, max(nxt, una), now, 10000)
+            engine.ack(mss, 0, mss)
+
+    engine.env(mss, 0, 100 * mss, now, 10000)
+    engine.init("cubic")
+    engine.loss()
+    una = 100 * mss + 1
+    for _ in range(20):
+        ack(engine.wnd // mss * mss)
+    before = engine.wnd
+    assert before > 70 * mss
+    if pause == "idle":
+        now += 100_000
+        engine.env(mss, una, una + mss, now, 10000)
+        engine.idle()
+    else:
+        for _ in range(10_000):
+            ack(mss)
+    assert engine.wnd == before
+    for _ in range(3):
+        ack(engine.wnd // mss * mss)
+    assert before < engine.wnd < before + 6 * mss
