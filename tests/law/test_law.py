@@ -359,14 +359,18 @@ def test_cubic_banks_no_credit(dll: CDLL, pause: str) -> None:
     now, una = 0, 0
 
     def ack(in_flight: int) -> None:
-        """A round trip of 10 ms, one ACK a segment."""
+        """A round trip of 10 ms, one ACK a segment; a flow that uses its window
+        sends at once what growth allows."""
         nonlocal now, una
         now += 10
-        nxt = una + in_flight
+        full = in_flight + mss > engine.wnd
         for _ in range(in_flight // mss):
-            una += mss
-            engine.env(mss, una, max(nxt, una), now, 10000)
+            if full:
+                in_flight = max(in_flight, engine.wnd // mss * mss)
+            engine.env(mss, una + mss, una + in_flight, now, 10000)
             engine.ack(mss, 0, mss)
+            una += mss
+            in_flight -= 0 if full else mss
 
     engine.env(mss, 0, 100 * mss, now, 10000)
     engine.init("cubic")
@@ -374,6 +378,8 @@ def test_cubic_banks_no_credit(dll: CDLL, pause: str) -> None:
     una = 100 * mss + 1
     for _ in range(20):
         ack(engine.wnd // mss * mss)
+    for _ in range(200):
+        ack(mss)
     before = engine.wnd
     assert before > 70 * mss
     if pause == "idle":
