@@ -346,13 +346,16 @@ TIERS = [
 # --- Main --------------------------------------------------------------------
 
 
-def build(runner: Runner) -> bool:
+def build(runner: Runner, pristine: bool) -> bool:
+    """'pristine': the unpatched Open vSwitch as well, to compare with."""
     steps = []
     if not (runner.build / "Makefile").exists():
         if not (ROOT / "configure").exists():
             steps.append(["./boot.sh"])
         steps.append([str(ROOT / "configure")])
     steps.append(["make", f"-j{JOBS}"])
+    if pristine:
+        steps.append(["make", f"-j{JOBS}", "pristine"])
     for step in steps:
         status, output = runner.run(step, "make", 1800)
         if status:
@@ -422,7 +425,7 @@ def main() -> int:
             times["packages"] = time.monotonic() - started
         else:
             print("--- build", flush=True)
-            ready = build(runner)
+            ready = build(runner, any(tier.name in ("packet", "bench") for tier in chosen))
             if not ready:
                 results["make"] = Counts(failed=1, problems=["make"])
                 times["make"] = time.monotonic() - started

@@ -491,8 +491,8 @@ static void
 test_rules(void)
 {
     static const char *const matches[] = {
-        "remote_port=5001", "remote=10.0.0.0/8", "remote=10.0.0.2,"
-        "remote_port=5000-5002", "local_port=77",
+        "remote_port=5001", "remote=10.0.0.0/8",
+        ("remote=10.0.0.2,remote_port=5000-5002"), "local_port=77",
         "remote=a00:2::/32",
     };
     static const uint32_t priorities[] = { 5, 20, 10, 30, 7 };
