@@ -212,7 +212,10 @@ def _conclude(
 
 
 def main() -> int:
-    args = arguments().parse_args()
+    parser = arguments()
+    args = parser.parse_args()
+    if args.stacks is not None and len(args.stacks) < (2 if "beta" in args.phases else 1):
+        parser.error("--stacks: two flows at the least, or no beta phase")
     if os.geteuid() != 0:
         print(f"acdc-quickstart: run it as root: sudo {sys.argv[0]}", file=sys.stderr)
         return 2
