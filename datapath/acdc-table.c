@@ -35,11 +35,14 @@ free_flow(struct acdc_rcu *rcu)
 
 /* Makes the table, or one of another size after the limit was changed: a hand
  * that goes round the buckets for a flow to evict must not meet mostly empty
- * ones.  Configuration thread.  Returns 0 or ENOMEM as a positive number. */
+ * ones, and the flows that a lower limit leaves alone not be many in each.
+ * Configuration thread.  Returns 0 or ENOMEM as a positive number. */
 int
 acdc_table_ensure(struct acdc *a)
 {
-    uint32_t n = buckets_for(acdc_a32_read(&a->max_flows));
+    uint32_t n_flows = acdc_count_read(&a->n_flows);
+    uint32_t max_flows = acdc_a32_read(&a->max_flows);
+    uint32_t n = buckets_for(n_flows > max_flows ? n_flows : max_flows);
     struct acdc_table *old = a->table;
     struct acdc_table *new;
     uint32_t i;
