@@ -277,6 +277,18 @@ def test_fack_with_a_larger_window_of_its_own(wire: Wire, ip: Encap) -> None:
     assert c.peer_ack(0, fack=True, window=60) == []
 
 
+def test_fack_that_moves_no_edge(wire: Wire, ip: Encap) -> None:
+    """More acknowledged, and just as much less window: nothing new to send."""
+    c = Conn(wire, ip).open()
+    c.guest_data(10 * c.mss)
+    (last,) = c.peer_ack(2 * c.mss, window=100)
+    assert last.window == 100
+    assert c.peer_ack(10 << 7, fack=True, window=90) == []
+    (got,) = c.peer_ack(10 << 7, fack=True, window=81)
+    assert got.window == 81
+    assert got.ack == (c.guest_isn + 1 + 2 * c.mss + (20 << 7)) % 2**32
+
+
 def test_fack_with_an_old_ack_number(wire: Wire, ip: Encap) -> None:
     c = Conn(wire, ip).open()
     c.guest_data(10 * c.mss)

@@ -123,6 +123,17 @@ def test_synack_sent_again_is_the_same(wire: Wire, ip: Encap) -> None:
     assert first.raw == second.raw
 
 
+def test_synack_sent_a_third_time(wire: Wire, ip: Encap) -> None:
+    """As the SYN: something on the way may not like it."""
+    c = Conn(wire, ip, active=False)
+    wire.ingress(c.peer_syn())
+    synack = c.guest_synack()
+    for _ in range(2):
+        (out,) = wire.egress(synack)
+        assert out.capability is not None
+    assert wire.egress_raw(synack) == [synack]
+
+
 def test_syn_with_full_option_space(wire: Wire, ip: Encap) -> None:
     """No room for the capability: everything stays, and nothing is marked."""
     c = Conn(wire, ip)

@@ -90,8 +90,8 @@ def exchange(
     return result
 
 
-def open_offloaded(wire: Wire, ip: Encap) -> Conn:
-    c = Conn(wire, ip)
+def open_offloaded(wire: Wire, ip: Encap, mss: int | None = None) -> Conn:
+    c = Conn(wire, ip, mss=mss)
     (out,) = exchange(wire, ip, c.guest_syn())
     assert out.segment.capability is not None
     assert out.segment.ecn == ECT0
@@ -121,13 +121,17 @@ def test_partial_checksums(tso_wire: Wire, ip: Encap) -> None:
     assert got.segment.window <= c.window_field(11 * c.mss)
 
 
-def test_gso_packet_carries_no_pack(tso_wire: Wire, ip: Encap) -> None:
-    """It would be repeated on each segment: a FACK says it instead."""
-    c = open_offloaded(tso_wire, ip)
+@pytest.mark.parametrize(("mss", "segments"), [(None, 5), (500, 2)])
+def test_gso_packet_carries_no_pack(
+    tso_wire: Wire, ip: Encap, mss: int | None, segments: int
+) -> None:
+    """It would be repeated on each segment: a FACK says it instead, also where
+    all segments together are smaller than the MTU."""
+    c = open_offloaded(tso_wire, ip, mss)
     for _ in range(3):
         exchange(tso_wire, ip, c.from_peer(pattern(c.peer_sent, c.mss), fb=(0, 0)), to_guest=True)
         c.peer_nxt += c.mss
-    payload = pattern(0, 5 * c.mss)
+    payload = pattern(0, segments * c.mss)
     out = exchange(tso_wire, ip, c.from_guest(payload), gso_size=c.mss)
     facks = [o.segment for o in out if o.segment.fack]
     data = [o for o in out if not o.segment.fack]
