@@ -13,6 +13,7 @@ TESTS += \
 	build/unit/test-platform.tap \
 	build/unit/test-table.tap \
 	build/unit/test-threads.tap \
+	build/unit/test-transfer.tap \
 	build/unit/test-window.tap
 
 unit_all = $(notdir $(wildcard $(srcdir)/tests/unit/*.c))
