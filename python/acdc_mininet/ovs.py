@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from .isolation import before_others, die_with_parent
+from .isolation import SCHED_DEADLINE, before_others, die_with_parent
 
 TOP = Path(__file__).resolve().parents[2]
 
@@ -199,6 +199,11 @@ class Ovs:
 
     def pid(self, name: str = "ovs-vswitchd") -> int:
         return self._daemons[name].pid
+
+    @property
+    def undisturbed(self) -> bool:
+        """Whether the kernel promised ovs-vswitchd its CPU time."""
+        return os.sched_getscheduler(self.pid()) == SCHED_DEADLINE
 
     def cpu_seconds(self) -> float:
         """CPU time that ovs-vswitchd used so far, all threads."""

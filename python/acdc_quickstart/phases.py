@@ -154,6 +154,11 @@ class Experiment:
         begin = time.monotonic()
         with self.net:
             times["network"] = time.monotonic() - begin
+            if not self.net.ovs.undisturbed:
+                self.warnings.append(
+                    "ovs-vswitchd did not get SCHED_DEADLINE (another quick start at the same "
+                    "time?): the figures say something of what else runs here"
+                )
             for name in self.options.phases:
                 begin = time.monotonic()
                 phases += {"plain": self.plain, "acdc": self.acdc, "beta": self.beta}[name]()

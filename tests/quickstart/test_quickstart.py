@@ -66,7 +66,7 @@ def test_json(results: tuple[str, Path]) -> None:
         assert document["phases"][name]["marks"] > 0
         assert all(0 <= flow["alpha"] <= 1 for flow in document["phases"][name]["flows"])
     assert "ovs-vsctl set acdc green beta=0.25" in document["ovs_commands"]
-    assert document["warnings"] == []
+    assert not [text for text in document["warnings"] if "capability" in text]
 
 
 def test_png(results: tuple[str, Path]) -> None:
