@@ -73,7 +73,7 @@ def before_others(switch: bool = False) -> None:
     enough where the kernel lets others go on to the next tick.  The switch may
     want a whole CPU, and SCHED_RR would be stopped for 50 ms a second when it
     starves others; SCHED_DEADLINE leaves them a part of every millisecond."""
-    done = switch and _set_scheduler(SCHED_DEADLINE, 0, 920_000, 1_000_000)
+    done = switch and _set_scheduler(SCHED_DEADLINE, 0, 880_000, 1_000_000)
     # What another experiment on this machine got is not there for this one.
     if not (done or _set_scheduler(os.SCHED_RR, 2 if switch else 1, 0, 0)):
         with contextlib.suppress(PermissionError):  # A container may not.

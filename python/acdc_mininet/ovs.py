@@ -203,7 +203,8 @@ class Ovs:
     @property
     def undisturbed(self) -> bool:
         """Whether the kernel promised ovs-vswitchd its CPU time."""
-        return os.sched_getscheduler(self.pid()) == SCHED_DEADLINE
+        policy = os.sched_getscheduler(self.pid()) & ~os.SCHED_RESET_ON_FORK
+        return policy == SCHED_DEADLINE
 
     def cpu_seconds(self) -> float:
         """CPU time that ovs-vswitchd used so far, all threads."""
