@@ -148,7 +148,7 @@ def test_other_traffic(guests: Guests) -> None:
     assert " 0% packet loss" in guests.a.run("ping", "-c2", "-i0.05", "-s4000", B4)
     end = iperf3(guests, B4, "-u", "-b", "5M")
     assert end["sum"]["packets"] > 0
-    assert end["sum"]["lost_percent"] < 5
+    assert end["sum"]["lost_percent"] < 20  # The machine may be busy.
 
 
 @pytest.mark.parametrize("address", [B4, B6], ids=["v4", "v6"])

@@ -79,9 +79,10 @@ def test_trunk_between_two_switches(address: str) -> None:
             host.tenant("blue")
             host.bind("vnet0", "blue")
         Transfer(guests[0], guests[1], address, size=10 * MB).finish()
-        for host in hosts:
+        # The sender's data, the receiver's ACKs.
+        for host, marked in zip(hosts, (10 * MB // 1500, 100), strict=True):
             counters = tenant_counters(host, "blue")
             assert counters["flows_capable"] == 1
-            assert counters["marked_ect"] > 1000
+            assert counters["marked_ect"] > marked
             assert counters["feedback_bad"] == counters["forged"] == 0
             assert len(flow_list(host.appctl_json("acdc/dump-flows"))) == 1
