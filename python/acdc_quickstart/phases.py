@@ -92,6 +92,8 @@ class Experiment:
             index = ports.get(flow["port"])
             if index is None or flow["remote_port"] != BULK_PORT + index:
                 continue
+            if flow["state"] != "established":  # One of the phase before, in its linger.
+                continue
             found[index] = {key: flow[key] for key in ("alpha", "beta", "wnd", "srtt_us")}
             if not flow["capable"]:
                 text = f"flow {index + 1}: the far vSwitch did not show the capability"

@@ -47,16 +47,9 @@ def _goodput(axes: Any, phase: Phase, options: Options, by_tenant: bool = False)
             color=colour,
             label=label,
             linestyle=style,
-            linewidth=0.8 if by_tenant else 1.4,
+            linewidth=0.7 if by_tenant else 1.4,
+            alpha=0.6 if by_tenant else 1,
         )
-    if by_tenant:
-        for tenant, colour in TENANT.items():
-            alike = [r.series for r in phase.run.flows if r.flow.tenant == tenant]
-            means = [
-                (points[0][0], sum(rate for _, rate in points) / len(points))
-                for points in zip(*alike, strict=True)
-            ]
-            axes.plot(*_smooth(means), color=colour, label=f"{tenant}, mean", linewidth=3)
     axes.set_xlabel("time (s)")
     axes.set_ylabel("goodput (Mbit/s)")
     axes.set_ylim(0, axes.get_ylim()[1] * 1.2)
@@ -100,6 +93,23 @@ def draw(phases: Sequence[Phase], options: Options, path: Path) -> None:
         phase = by_name["beta2"]
         _goodput(axes, phase, options, by_tenant=True)
         axes.axvline(options.seconds, color="0.3", linewidth=1)
+        for part in (by_name["beta1"], phase):
+            for tenant, colour in TENANT.items():
+                mean = part.tenant_goodput(tenant) / 1e6
+                axes.plot([part.begin, part.end], [mean, mean], color=colour, linewidth=4)
+                above = mean >= part.tenant_goodput("blue" if tenant == "green" else "green") / 1e6
+                axes.annotate(
+                    f"{tenant}'s mean {mean:.1f}",
+                    ((part.begin + part.end) / 2, mean),
+                    xytext=(0, 7 if above else -7),
+                    textcoords="offset points",
+                    ha="center",
+                    va="bottom" if above else "top",
+                    color=colour,
+                    fontsize=9,
+                    fontweight="bold",
+                    bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1},
+                )
         axes.annotate(
             f"ovs-vsctl set acdc green\nbeta={options.beta:g}",
             (options.seconds, axes.get_ylim()[1] * 0.04),
