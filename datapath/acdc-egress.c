@@ -141,6 +141,11 @@ add_feedback(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
                   : !pending) {
             return;
         }
+        if (acdc_pkt_has_ip_options(p)) {
+            /* Source routing: the TCP checksum is over another destination
+             * than the header's, and a whole one cannot be made. */
+            return;
+        }
         if (!acdc_pkt_send_fack(p, ctx->exid, f->rx_ce, f->rx_total, ecn,
                                 reserved)) {
             ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
@@ -174,7 +179,8 @@ dress(struct acdc_ctx *ctx, struct acdc_flow *f,
     add_feedback(ctx, f, p, mark ? ACDC_ECN_ECT0 : codepoint, reserved);
 }
 
-static void
+/* False: the flow's connection is dead, the flow to be removed. */
+static bool
 egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 {
     const struct acdc_params *params = acdc_flow_params(ctx, f);
@@ -185,31 +191,40 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     if (p->tcp_flags & ACDC_TCP_SYN) {
         if (!acdc_synack_egress(ctx, p, f, params)) {
             ACDC_COUNT(ctx, UNTOUCHED_MIDSTREAM, 1);
+            /* A guest that answers a SYN on a live connection with a SYN-ACK
+             * of other numbers has lost that connection, as after a reboot.
+             * The new one's SYN was not followed. */
+            return (f->state != ACDC_FLOW_ESTABLISHED
+                    && f->state != ACDC_FLOW_CLOSING) || p->seq == f->iss;
         }
-        return;
+        return true;
     }
     if (!(f->flags & ACDC_F_LAW)) {
         /* The handshake was not answered yet: a RST, or nonsense. */
         acdc_flow_note_end(ctx, f, p);
-        return;
+        return true;
     }
     if (!track_data(ctx, f, params, p)) {
         p->verdict = ACDC_DROP;
-        return;
+        return true;
     }
     acdc_flow_note_end(ctx, f, p);
     if (f->flags & ACDC_F_CAPABLE) {
         dress(ctx, f, params, p);
     }
+    return true;
 }
 
 void
 acdc_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
 {
+    bool alive = true;
     struct acdc_flow *f;
 
     if (!strip_forged(ctx, p)) {
+        /* It cannot be edited and must not pass. */
         ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
+        p->verdict = ACDC_DROP;
         return;
     }
     if ((p->tcp_flags & (ACDC_TCP_SYN | ACDC_TCP_ACK)) == ACDC_TCP_SYN) {
@@ -223,7 +238,11 @@ acdc_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     }
     acdc_lock(&f->lock);
     if (!(f->flags & ACDC_F_DEAD)) {
-        egress_locked(ctx, f, p);
+        alive = egress_locked(ctx, f, p);
     }
     acdc_unlock(&f->lock);
+    if (!alive) {
+        /* Not under its lock, see struct acdc. */
+        acdc_flow_remove(ctx->acdc, f);
+    }
 }

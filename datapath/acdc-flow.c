@@ -107,10 +107,12 @@ acdc_flow_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
     enum acdc_flow_state state = (enum acdc_flow_state) f->state;
 
     if (p->tcp_flags & ACDC_TCP_RST) {
-        /* One that is not in the window is not believed by the other end
-         * either (RFC 9293 section 3.10.7.4).  The guest's own may be. */
-        if (egress || state == ACDC_FLOW_SYN_SENT
-            || (p->seq - f->rcv_nxt) + 0x10000 < 0x20000) {
+        /* One that is not in the window, or does not acknowledge the SYN, is
+         * not believed by the guest either (RFC 9293 section 3.10.7).  The
+         * guest's own may be. */
+        if (egress || (state == ACDC_FLOW_SYN_SENT
+                       ? (p->tcp_flags & ACDC_TCP_ACK) && p->ack == f->snd_nxt
+                       : (p->seq - f->rcv_nxt) + 0x10000 < 0x20000)) {
             state = ACDC_FLOW_CLOSED;
         }
     } else {

@@ -107,7 +107,8 @@ offer(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
     f->flags |= ACDC_F_OFFERED;
     acdc_pkt_set_reserved(p, (uint8_t) (ecn << ACDC_RES_ECN_SHIFT));
-    if (params->ecn_syn && params->algorithm != ACDC_ALG_NONE) {
+    if (params->ecn_syn && params->algorithm != ACDC_ALG_NONE
+        && ecn != ACDC_ECN_CE) {
         acdc_pkt_set_ecn(p, ACDC_ECN_ECT0);
         ACDC_COUNT(ctx, MARKED_ECT, 1);
     }

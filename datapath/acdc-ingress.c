@@ -299,8 +299,9 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         }
         acdc_pkt_strip(p, ctx->exid);
     } else {
+        /* Bits that look like ours and are not: the ECN field stays. */
         if (acdc_pkt_reserved(p) && acdc_pkt_make_writable(p)) {
-            hide_ecn(p);
+            acdc_pkt_set_reserved(p, 0);
         }
         acdc_pkt_strip(p, ctx->exid);
         if (fack) {
@@ -359,7 +360,13 @@ ingress_untracked(struct acdc_ctx *ctx, struct acdc_pkt *p)
         return;
     }
     if (reserved && acdc_pkt_make_writable(p)) {
-        hide_ecn(p);
+        /* Without a codepoint of the guest in them nobody knows whether the
+         * packet was marked by the other vSwitch or by the guest. */
+        if (reserved & ACDC_RES_ECN_MASK) {
+            hide_ecn(p);
+        } else {
+            acdc_pkt_set_reserved(p, 0);
+        }
     }
     acdc_pkt_strip(p, ctx->exid);
 }

@@ -113,10 +113,11 @@ grow(struct acdc_law *l, const struct acdc_law_env *e, uint32_t acked)
 static void
 cut(struct acdc_law *l, const struct acdc_law_env *e, enum acdc_cause cause)
 {
+    uint32_t floor = acdc_law_floor(e);
+
     l->wnd = acdc_cc(l)->cut(l, e, cause);
-    l->timed_out = false;
     acdc_law_clamp(l, e);
-    l->ssthresh = l->wnd;
+    l->ssthresh = l->wnd > floor ? l->wnd : floor;
     l->ca_bytes = 0;
     l->cut_end = e->snd_nxt;
     l->in_cut = true;
@@ -191,9 +192,13 @@ acdc_law_timeout(struct acdc_law *l, const struct acdc_law_env *e)
     if (!acdc_cc(l)) {
         return;
     }
-    l->ssthresh = acdc_cc(l)->cut(l, e, ACDC_CAUSE_TIMEOUT);
-    if (l->ssthresh < floor) {
-        l->ssthresh = floor;
+    /* Not again for data that the timer sent already: ssthresh remembers what
+     * the path took before (RFC 5681 section 3.1). */
+    if (!l->timed_out) {
+        l->ssthresh = acdc_cc(l)->cut(l, e, ACDC_CAUSE_TIMEOUT);
+        if (l->ssthresh < floor) {
+            l->ssthresh = floor;
+        }
     }
     l->wnd = e->mss;
     l->timed_out = true;

@@ -51,6 +51,13 @@ static inline uint8_t acdc_pkt_ecn(const struct acdc_pkt *p)
                               : (ip[1] >> 4) & ACDC_ECN_MASK;
 }
 
+/* IPv4 options or IPv6 extension headers. */
+static inline bool acdc_pkt_has_ip_options(const struct acdc_pkt *p)
+{
+    return p->l4_ofs - p->l3_ofs != (p->ip_version == 4 ? ACDC_IP4_HLEN
+                                                        : ACDC_IP6_HLEN);
+}
+
 /* Bytes of the IP packet, as in its header. */
 static inline uint32_t acdc_pkt_ip_len(const struct acdc_pkt *p)
 {

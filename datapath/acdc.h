@@ -142,7 +142,8 @@ int acdc_tenant_del(struct acdc *, const char *name);
 
 /* Binds datapath port 'port_no', for people 'port_name', to the tenant.  A
  * port bound before moves, its flows go.  'mtu' in bytes, of the IP packet;
- * calling again with the same tenant changes only the MTU and the name.
+ * calling again with the same tenant and name changes only the MTU.  Another
+ * name is another port.
  * Returns the handle to pass to acdc_process(), valid (after the host's RCU
  * rules) until acdc_port_unbind(); NULL when there is no such tenant or no
  * memory. */

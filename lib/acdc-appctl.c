@@ -733,7 +733,8 @@ add_means(struct shash *means, const struct acdc_flow_info *f)
 {
     struct means *m;
 
-    if (!f->capable || f->state != ACDC_FLOW_ESTABLISHED) {
+    /* One that sends nothing has the alpha and the window it began with. */
+    if (!f->capable || f->state != ACDC_FLOW_ESTABLISHED || !f->fb_total) {
         return;
     }
     m = shash_find_data(means, f->tenant);

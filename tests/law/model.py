@@ -13,8 +13,10 @@ What the description leaves open is read as follows.
 - Loss within a held cut sets alpha to 1 and cuts no second time.
 - A flow is limited by its window if in this round at least half of it was in
   flight (slow start), or all but less than a segment (congestion avoidance).
-- Timeout: 1 segment; ssthresh is half the window, at least 2 segments.  The
-  window may be below the floor until it has grown to it.
+- Timeout: 1 segment; ssthresh is half the window, at least 2 segments, and
+  stays when the timer expires again before the window has grown to the floor
+  (RFC 5681 section 3.1).  Until then the window may be below the floor, and a
+  cut does not raise it to it.
 - Restart after idle: at most the initial window; ssthresh at least 3/4 of the
   window before (Linux, tcp_cwnd_restart()).
 """
@@ -88,9 +90,8 @@ class Law:
 
     def cut(self) -> None:
         self.wnd = self.wnd * (1 - self.reduction())
-        self.below_floor = False
         self.clamp()
-        self.ssthresh = self.wnd
+        self.ssthresh = max(self.wnd, Fraction(self.floor))
         self.acked_in_avoidance = 0
         self.cut_at = self.nxt
 
@@ -162,7 +163,8 @@ class Law:
         return True
 
     def timeout(self) -> None:
-        self.ssthresh = max(self.wnd / 2, Fraction(2 * self.mss))
+        if not self.below_floor:
+            self.ssthresh = max(self.wnd / 2, Fraction(2 * self.mss))
         self.wnd = Fraction(self.mss)
         self.below_floor = True
         self.acked_in_avoidance = 0
