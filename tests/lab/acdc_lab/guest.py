@@ -57,6 +57,7 @@ class Run:
             say("Open vSwitch")
             self.ovs.start(handlers_need_time=self.virtual)
             self._configure_switch()
+            self.net.announce()
             self._servers()
             if self.options.capture:
                 self._capture()
@@ -163,7 +164,7 @@ class Run:
     ) -> list[tuple[Traffic, dict[str, Any]]]:
         options = self.options
         threads = [threading.Thread(target=self._progress, daemon=True)]
-        if options.trace and options.acdc:
+        if options.trace:
             threads.append(threading.Thread(target=self._trace, daemon=True))
         if options.restart:
             threads.append(threading.Thread(target=self._restart, daemon=True))
@@ -200,7 +201,7 @@ class Run:
         count = int(self.options.seconds / self.options.trace)
         for i in range(1, count + 1):
             self._sleep_to(i * self.options.trace)
-            flows = self.ovs.appctl_json("acdc/dump-flows")
+            flows = self.ovs.appctl_json("acdc/dump-flows") if self.options.acdc else []
             queues = {queue["queue"]: queue["backlog"] for queue in self.net.queues()}
             self.trace.append({"t": i * self.options.trace, "queues": queues, "flows": flows})
 

@@ -106,6 +106,17 @@ class Network:
             set_offload(port.name, self.options.offload)
         self._batch("tc", [line for port in self.ports for line in self._port_queue(port)])
 
+    def announce(self) -> None:
+        """A broadcast of each guest, so that the switches have learned all
+        addresses: else they flood what should be a flow between two ports."""
+        for i, host in enumerate(self.plan.hosts, start=1):
+            mac = bytes.fromhex(self._mac(i).replace(":", ""))
+            # Of the ethertype for experiments (IEEE 802), without content.
+            frame = b"\xff" * 6 + mac + b"\x88\xb5" + bytes(46)
+            with self.inside(host.name), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
+                sock.bind(("eth0", 0))
+                sock.send(frame)
+
     def close(self) -> None:
         for keeper in self.keepers.values():
             keeper.kill()

@@ -238,7 +238,9 @@ static int connect_to(const char *to, struct hello h)
     }
     fd = socket(ai->ai_family, SOCK_STREAM, 0);
     set_cc(fd);
-    set_nodelay(fd);
+    if (h.request) {
+        set_nodelay(fd);        /* Bulk data may wait to fill segments. */
+    }
     if (connect(fd, ai->ai_addr, ai->ai_addrlen)
         || send(fd, &h, sizeof h, MSG_NOSIGNAL) != sizeof h) {
         int error = errno;

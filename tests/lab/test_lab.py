@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lab's quick set: real stacks at 10 Gbit/s over the patched kernel
+datapath, against native DCTCP and against the stock module."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acdc_lab import results
+
+LAB = Path(__file__).resolve().parent
+Result = dict[str, Any]
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Runs tests/lab/run once for each command line; a run with trouble in the
+    kernel's log fails."""
+    folder = tmp_path_factory.mktemp("lab")
+
+    @functools.cache
+    def run(line: str, again: int = 0) -> Result:
+        out = folder / f"{abs(hash((line, again)))}.json"
+        done = subprocess.run(
+            [LAB / "run", *line.split(), "--json", out],
+            capture_output=True, text=True, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+        )  # fmt: skip
+        print(f"tests/lab/run {line}\n{done.stderr}")
+        assert done.returncode == 0, done.stderr
+        result: Result = json.loads(out.read_text())
+        return result
+
+    return run
+
+
+def counters(result: Result) -> dict[str, int]:
+    (tenant,) = result["engine"]["tenants"]
+    found: dict[str, int] = tenant["counters"]
+    return found
+
+
+def untouched(result: Result) -> dict[str, int]:
+    """TCP packets that AC/DC left alone, by reason."""
+    return {
+        name: value
+        for name, value in counters(result).items()
+        if name.startswith("untouched_") and name != "untouched_not_tcp" and value
+    }
+
+
+def assert_clean(result: Result) -> None:
+    assert untouched(result) == {}
+    assert counters(result)["flows_fallback"] == 0
+    assert counters(result)["feedback_bad"] == 0
+    assert result["tcp"]["checksum_errors"] == 0
+    assert all(flow["connected"] is not None for flow in result["flows"])
+
+
+def test_same_seed_same_numbers(lab: Any) -> None:
+    line = "dumbbell --stack cubic --acdc --flows 2 --seconds 0.2"
+    first, second, other = lab(line), lab(line, again=1), lab(f"{line} --seed 2")
+    for result in (first, second, other):
+        result.pop("wall_seconds", None)
+    assert first == second
+    assert first["rtt_us"] != other["rtt_us"]
+
+
+@pytest.mark.parametrize("scenario", ["dumbbell", "incast"])
+def test_cubic_guests_fare_as_dctcp(lab: Any, scenario: str) -> None:
+    native = lab(f"{scenario} --stack dctcp --plain --seconds 1")
+    acdc = lab(f"{scenario} --stack cubic --acdc --seconds 1")
+    cubic = lab(f"{scenario} --stack cubic --plain --seconds 1")
+    assert_clean(acdc)
+    assert acdc["tcp"]["retransmits"] == 0
+    assert acdc["tcp"]["timeouts"] == 0
+    for quantile in ("p50", "p99"):
+        assert acdc["rtt_us"][quantile] <= 1.3 * native["rtt_us"][quantile]
+        # What there is to gain.
+        assert cubic["rtt_us"][quantile] > 5 * native["rtt_us"][quantile]
+    assert acdc["goodput_mbps"] >= 0.98 * native["goodput_mbps"]
+    assert acdc["jain"] >= 0.97
+
+
+def test_the_paper_s_five_stacks_share(lab: Any) -> None:
+    plain = lab("dumbbell --stack paper --plain --seconds 1")
+    acdc = lab("dumbbell --stack paper --acdc --seconds 1")
+    assert_clean(acdc)
+    assert acdc["jain"] >= 0.97 > plain["jain"]
+    assert acdc["tcp"]["retransmits"] == 0
+
+
+@pytest.mark.parametrize("more", ["--offload", "--ipv6", "--mtu 9000"])
+def test_forms_of_packets(lab: Any, more: str) -> None:
+    native = lab(f"dumbbell --stack dctcp --plain --flows 3 --seconds 0.5 {more}")
+    acdc = lab(f"dumbbell --stack cubic --acdc --flows 3 --seconds 0.5 {more}")
+    assert_clean(acdc)
+    assert acdc["tcp"]["timeouts"] == 0
+    assert acdc["goodput_mbps"] >= 0.95 * native["goodput_mbps"]
+    assert acdc["rtt_us"]["p50"] <= 1.3 * native["rtt_us"]["p50"]
+
+
+def test_flows_outlive_a_restart_of_ovs_vswitchd(lab: Any) -> None:
+    acdc = lab("dumbbell --stack cubic --acdc --flows 3 --seconds 1 --restart 0.4")
+    assert_clean(acdc)
+    assert acdc["tcp"]["timeouts"] == 0
+    # Counted from the start, by flows that were there before.
+    assert counters(acdc)["flows_created"] == 2 * len(acdc["flows"])
+    assert acdc["goodput_mbps"] >= 9000
+
+
+def test_without_a_tenant_as_the_stock_module(lab: Any) -> None:
+    line = "dumbbell --stack dctcp --plain --seconds 0.5"
+    stock, patched = lab(f"{line} --stock"), lab(line)
+    assert patched["goodput_mbps"] == pytest.approx(stock["goodput_mbps"], rel=0.005)
+    for quantile in ("p50", "p99"):
+        assert patched["rtt_us"][quantile] == pytest.approx(stock["rtt_us"][quantile], rel=0.03)
+
+
+def test_figures() -> None:
+    assert results.jain([1, 1, 1, 1]) == 1
+    assert results.jain([1, 0, 0, 0]) == 0.25
+    assert results.jain([]) is None
+    assert results.percentile([1, 2, 3, 4], 50) == 2
+    assert results.percentile([1, 2, 3, 4], 99.9) == 4
+    samples = [[0.0, 0.0], [0.5, 125_000.0], [1.0, 375_000.0]]
+    assert results.goodput(samples, 0, 1) == 3
+    assert results.series(samples) == [(0.5, 2.0), (1.0, 4.0)]
