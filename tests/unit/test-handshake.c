@@ -351,6 +351,28 @@ test_reuse(void)
            "a SYN does not disturb the flow at the other end");
     sim_info(&s, 0, &fi);
     is_u64(fi.state, ACDC_FLOW_SYN_SENT, "and begins one where it was sent");
+    /* Guest 1 was rebooted as well and accepts it. */
+    {
+        struct tcp_spec spec = sim_spec(&s, 1, ACDC_TCP_SYN | ACDC_TCP_ACK, 0);
+
+        spec.seq = 777;
+        packet_free_list(sim_egress(&s, 1, packet_make(&spec)));
+        is_u64(sim_n_flows(&s, 1), 0, "the connection it had is gone");
+    }
+    sim_done(&s);
+
+    /* A RST that anybody could send. */
+    sim_init(&s, NULL, NULL);
+    sim_syn(&s);
+    {
+        struct tcp_spec spec = sim_spec(&s, 1, ACDC_TCP_RST | ACDC_TCP_ACK, 0);
+
+        spec.ack += 1000;
+        packet_free_list(sim_ingress(&s, 0, packet_make(&spec)));
+        sim_info(&s, 0, &fi);
+        is_u64(fi.state, ACDC_FLOW_SYN_SENT,
+               "a RST that does not acknowledge the SYN is not believed");
+    }
     sim_done(&s);
 
     /* A SYN is refused, then the guest that refused connects. */
