@@ -11,8 +11,8 @@ What the description leaves open is read as follows.
 - A cut holds until snd_una is beyond the snd_nxt that was valid at the cut;
   while it holds the window does not grow.
 - Loss within a held cut sets alpha to 1 and cuts no second time.
-- A flow is limited by its window if in this round at least half of it was in
-  flight (slow start), or all but less than a segment (congestion avoidance).
+- A flow is limited by its window if in this round more than half of it was in
+  flight (RFC 7661 section 4.1).
 - Timeout: 1 segment; ssthresh is half the window, at least 2 segments, and
   stays when the timer expires again before the window has grown to the floor
   (RFC 5681 section 3.1).  Until then the window may be below the floor, and a
@@ -134,9 +134,7 @@ class Law:
         return False
 
     def limited(self, in_flight: int) -> bool:
-        if self.wnd < self.ssthresh:
-            return 2 * in_flight > self.wnd
-        return in_flight + self.mss > self.wnd
+        return 2 * in_flight > self.wnd
 
     def grow(self, acked: int) -> None:
         if self.wnd < self.ssthresh:
