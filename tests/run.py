@@ -328,7 +328,13 @@ TIERS = [
     for name, about, minutes, run, packages in (
         ("lint", "compilers' warnings, cppcheck, ruff, mypy, shellcheck", 8, run_lint, ()),
         ("unit", "the engine in C, also under the sanitizers", 10, run_unit, ()),
-        ("build", "configure, patches, distribution, kernel module", 15, None, ("kernel",)),
+        (
+            "build",
+            "configure, patches, distribution, module, documentation",
+            15,
+            None,
+            ("kernel", "docs"),
+        ),
         ("law", "the control law against a model in Python", 10, None, ()),
         ("packet", "packets through the real ovs-vswitchd", 15, None, ()),
         ("config", "ovs-vsctl, ovs-appctl", 10, None, ()),
