@@ -208,6 +208,8 @@ class Run:
     def _restart(self) -> None:
         self._sleep_to(self.options.restart)
         self.ovs.restart_switch()
+        # It knows no addresses now, and would flood for half a second.
+        self.net.announce()
 
     def _log_files(self) -> None:
         for log in self.ovs.dir.glob("*.log"):

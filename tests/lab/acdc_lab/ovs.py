@@ -49,6 +49,8 @@ class OpenVSwitch:
         self.appctl("exit", daemon=daemon)
         daemon.wait()
         self.start_switch()
+        # A change of the database returns when the switch has taken it.
+        self.vsctl("set", "open_vswitch", ".", "external_ids:lab=restarted")
 
     def stop(self) -> None:
         for daemon in reversed(self.daemons.values()):
