@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 
-/* The only header of the engine that knows where it runs: integers, byte
- * order, atomics, locks, memory.  Kernel style in the first half, C11 in the
+/* The only header of the engine that knows where it runs: integers, errors,
+ * byte order, atomics, locks, memory.  Kernel style in the first half, C11 in the
  * second.  The functions declared at the end are what a host must define
  * (lib/acdc-host.c in ovs-vswitchd, datapath/linux/ in the kernel,
  * tests/unit/ for the tests). */
@@ -14,6 +14,7 @@
 #include <linux/atomic.h>
 #include <linux/build_bug.h>
 #include <linux/cache.h>
+#include <linux/errno.h>
 #include <linux/kernel.h>
 #include <linux/mm.h>
 #include <linux/prefetch.h>
@@ -76,6 +77,7 @@ static inline u64 acdc_div64(u64 a, u64 b) { return div64_u64(a, b); }
 
 #else /* !__KERNEL__ */
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -5,12 +5,6 @@
 
 #include "acdc-private.h"
 
-#ifdef __KERNEL__
-#include <linux/errno.h>
-#else
-#include <errno.h>
-#endif
-
 const struct acdc_params acdc_params_default = {
     .beta = ACDC_FIX_ONE,
     .gain = ACDC_FIX_ONE / 16,

@@ -4,12 +4,6 @@
 
 #include "acdc-private.h"
 
-#ifdef __KERNEL__
-#include <linux/errno.h>
-#else
-#include <errno.h>
-#endif
-
 const char *const acdc_counter_names[ACDC_N_COUNTERS] = {
 #define ACDC_COUNTER(SYMBOL, NAME, DESCRIPTION) NAME,
 #include "acdc-counters.h"

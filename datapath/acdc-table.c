@@ -36,7 +36,7 @@ free_flow(struct acdc_rcu *rcu)
 /* Makes the table, or one of another size after the limit was changed: a hand
  * that goes round the buckets for a flow to evict must not meet mostly empty
  * ones, and the flows that a lower limit leaves alone not be many in each.
- * Configuration thread.  Returns 0 or ENOMEM as a positive number. */
+ * Configuration thread.  Returns 0 or ENOMEM. */
 int
 acdc_table_ensure(struct acdc *a)
 {
@@ -52,7 +52,7 @@ acdc_table_ensure(struct acdc *a)
     }
     new = acdc_host_alloc(sizeof *new + n * sizeof new->buckets[0], false);
     if (!new) {
-        return 12;              /* ENOMEM */
+        return ENOMEM;
     }
     new->mask = n - 1;
     acdc_lock(&a->lock);
