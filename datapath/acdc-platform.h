@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 
 /* The only header of the engine that knows where it runs: integers, errors,
- * byte order, atomics, locks, memory.  Kernel style in the first half, C11 in the
- * second.  The functions declared at the end are what a host must define
+ * byte order, atomics, locks, memory.  Kernel style in the first half, C11 in
+ * the second.  The functions declared at the end are what a host must define
  * (lib/acdc-host.c in ovs-vswitchd, datapath/linux/ in the kernel,
  * tests/unit/ for the tests). */
 
