@@ -45,8 +45,9 @@ def module_guests() -> Iterator[Guests]:
         a = ovs.add_guest("br0", "vnet0", f"{A4}/24", f"{A6}/64")
         b = ovs.add_guest("br0", "vnet1", f"{B4}/24", f"{B6}/64")
         for guest in (a, b):
-            # Ports of thousands of closed connections are used again.
-            guest.sysctl("net.ipv4.ip_local_port_range", "1024 65535")
+            # Room for the ports of thousands of closed connections in TIME-WAIT, none of
+            # them one that a test listens on: bind() of such a port fails.
+            guest.sysctl("net.ipv4.ip_local_port_range", "16384 65535")
         yield Guests(ovs, a, b)
 
 
