@@ -178,9 +178,10 @@ acdc_flow_enforce(struct acdc_ctx *ctx, struct acdc_flow *f,
     uint32_t edge;
 
     if (acdc_flow_enforced(f, params)) {
-        if (duplicate && own >> scale >= f->out_window) {
+        if (duplicate && f->out_window && own >> scale >= f->out_window) {
             /* A duplicate ACK has the window of the one before (RFC 5681
-             * section 2): without SACK the guest counts them. */
+             * section 2): without SACK the guest counts them.  Zero is said
+             * only where the peer says it. */
             field = f->out_window;
         } else if (update && field == f->out_window) {
             ACDC_COUNT(ctx, UPDATES_ABSORBED, 1);

@@ -228,13 +228,16 @@ finish_fack(struct acdc_ctx *ctx, struct acdc_flow *f,
             const struct acdc_params *params, struct acdc_pkt *p,
             uint32_t told_edge)
 {
-    uint16_t told_window = f->out_window;
+    uint16_t heard_window = f->peer_window, told_window = f->out_window;
     uint32_t right_edge = f->right_edge;
     uint64_t own = peer_window(f, p);
     uint32_t edge;
 
     if (!acdc_flow_enforced(f, params) || seq_before(p->ack, f->out_ack)
         || seq_after(p->ack, f->snd_nxt)) {
+        /* An ACK that says the same window is no duplicate: the guest has not
+         * heard of it. */
+        f->peer_window = heard_window;
         p->verdict = ACDC_DROP;
         return;
     }
@@ -242,6 +245,7 @@ finish_fack(struct acdc_ctx *ctx, struct acdc_flow *f,
     edge = p->ack + ((uint32_t) f->out_window << f->out_wscale);
     if (!seq_after(edge, told_edge)
         || (p->ack == f->out_ack && f->out_window <= told_window)) {
+        f->peer_window = heard_window;
         f->out_window = told_window;
         f->right_edge = right_edge;
         p->verdict = ACDC_DROP;

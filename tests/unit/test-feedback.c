@@ -314,6 +314,27 @@ test_fack(void)
     packet_free_list(p);
     sim_done(&s);
 
+    /* One that was overtaken ends here, and what it says of the window has not
+     * been said to the guest. */
+    sim_init(&s, NULL, NULL);
+    sim_connect(&s);
+    spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
+    spec.window = 500;
+    opt_feedback(&spec, ACDC_OPT_EXID, 0, 0);
+    spec.reserved = ACDC_RES_FACK;
+    sim_data(&s, 0, 1460, false);
+    sim_data(&s, 0, 1460, false);
+    s.guest[1].rcv_nxt -= 1460;
+    s.guest[1].window = 0;
+    is_u64(sim_ack_window(&s, 1), 0, "the window is closed");
+    is_u64(sim_counter(&s, 0, ACDC_C_FACK_RECEIVED), 0, "no FACK yet");
+    p = sim_ingress(&s, 0, packet_make(&spec));
+    is_u64(packet_count(p), 0, "an overtaken FACK ends here");
+    is_u64(sim_counter(&s, 0, ACDC_C_FACK_RECEIVED), 1, "it was one");
+    s.guest[1].window = 500;
+    ok(sim_ack_window(&s, 1) > 0, "and the window opens when the guest says so");
+    sim_done(&s);
+
     /* An ACK without room. */
     sim_init(&s, NULL, NULL);
     s.guest[0].timestamps = s.guest[1].timestamps = true;
