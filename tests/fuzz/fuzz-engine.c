@@ -294,7 +294,10 @@ operate(void)
         c.max_flows = MAX_FLOWS + byte() % 100u;
         acdc_config_set(s.acdc[side], &c);
         c.max_flows = MAX_FLOWS;
-        acdc_config_set(s.acdc[side], &c);
+        if (acdc_config_set(s.acdc[side], &c)) {
+            /* Out of memory: not changed.  Once is enough. */
+            CHECK(!acdc_config_set(s.acdc[side], &c));
+        }
         break;
     case 22:
         while (acdc_dump(s.acdc[side], &cursor, s.now, fi, 3)) {
