@@ -22,10 +22,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from acdc_lab import results  # noqa: E402
 from acdc_lab.net import CommandError, Network, sh  # noqa: E402
 from acdc_lab.ovs import OpenVSwitch  # noqa: E402
-from acdc_lab.scenarios import SCENARIOS, Options, Plan, Traffic  # noqa: E402
+from acdc_lab.scenarios import SCENARIOS, Options, Plan, Tenant, Traffic  # noqa: E402
 
 PORT = 5001
 SIZES = Path(__file__).resolve().parents[1] / "sizes"
+# What a tenant can do in its own guest to be rid of the vSwitch's windows.
+GREEDY = """
+table inet greedy {
+    chain input {
+        type filter hook prerouting priority raw;
+        tcp flags & (syn | rst) == 0 tcp window set 65535
+    }
+}
+"""
 
 
 def say(text: str) -> None:
@@ -57,6 +66,10 @@ class Run:
             say("Open vSwitch")
             self.ovs.start(handlers_need_time=self.virtual)
             self._configure_switch()
+            for host in self.plan.hosts:
+                if host.greedy:
+                    with self.net.inside(host.name):
+                        sh("nft", "-f", "-", stdin=GREEDY)
             self.net.announce()
             self._servers()
             if self.options.capture:
@@ -100,10 +113,13 @@ class Run:
             ports = [port.name for port in self.net.ports if port.switch == switch]
             self.ovs.add_ports(switch, ports)
         if options.acdc:
-            for tenant in sorted({host.tenant for host in self.plan.hosts}):
-                self.ovs.set_tenant(tenant, options.tenant, options.rules)
+            for name in sorted({host.tenant for host in self.plan.hosts} - {""}):
+                tenant = self.plan.tenants.get(name, Tenant())
+                self.ovs.set_tenant(
+                    name, options.tenant | tenant.settings, tenant.rules + options.rules
+                )
             for port in self.net.ports:
-                if port.host:
+                if port.host and self.net.hosts[port.host].tenant:
                     self.ovs.bind(port.name, self.net.hosts[port.host].tenant)
 
     def _servers(self) -> None:
@@ -132,15 +148,17 @@ class Run:
 
     def _clients(self) -> list[tuple[Traffic, subprocess.Popen[bytes]]]:
         options = self.options
-        self.start_ns = time.monotonic_ns() + 2_000_000_000
+        # Whole seconds: clients and trace take their samples at the same time.
+        self.start_ns = (time.monotonic_ns() // 1_000_000_000 + 3) * 1_000_000_000
         clients = []
         for index, traffic in enumerate(self.plan.traffic):
             args = list(traffic.args)
+            if "--sizes" in args:
+                sizes = SIZES / f"{args[args.index('--sizes') + 1]}.txt"
+                args[args.index("--sizes") + 1] = str(sizes)
             if "--load" in args:
                 at = args.index("--load")
                 load = float(args[at + 1])
-                sizes = SIZES / f"{args[args.index('--sizes') + 1]}.txt"
-                args[args.index("--sizes") + 1] = str(sizes)
                 args[at : at + 2] = ["--rate", str(load * options.rate / 8 / mean_size(sizes))]
             seconds = traffic.seconds or options.seconds - traffic.start
             command = [
@@ -168,6 +186,8 @@ class Run:
             threads.append(threading.Thread(target=self._trace, daemon=True))
         if options.restart:
             threads.append(threading.Thread(target=self._restart, daemon=True))
+        if options.acdc and self.plan.changes:
+            threads.append(threading.Thread(target=self._change, daemon=True))
         for thread in threads:
             thread.start()
         outputs = []
@@ -205,6 +225,13 @@ class Run:
             queues = {queue["queue"]: queue["backlog"] for queue in self.net.queues()}
             self.trace.append({"t": i * self.options.trace, "queues": queues, "flows": flows})
 
+    def _change(self) -> None:
+        for change in self.plan.changes:
+            self._sleep_to(change.at)
+            self.ovs.vsctl(
+                "set", "acdc", change.tenant, *(f"{k}={v}" for k, v in change.settings.items())
+            )
+
     def _restart(self) -> None:
         self._sleep_to(self.options.restart)
         self.ovs.restart_switch()
@@ -225,6 +252,7 @@ class Run:
         flows = []
         rtt: list[float] = []
         fct: dict[str, list[float]] = {}
+        pooled: dict[str, list[float]] = {}  # Of 'small1', 'small2': 'small'.
         begin = options.seconds * 0.1  # Past everyone's slow start.
         for traffic, output in outputs:
             stack = self.net.hosts[traffic.source].stack
@@ -243,9 +271,10 @@ class Run:
                 flow["goodput_series"] = results.series(samples)
                 flow["tcp_info"] = {"fields": output.get("fields", []), "samples": samples}
                 flow |= {key: value for key, value in output.items() if key.endswith("_us")}
-            elif traffic.kind == "rpc":
+            elif traffic.kind in ("rpc", "query"):
                 flow["rtt_us"] = results.distribution(output.get("rtt_us", []))
                 flow["retransmits"] = output.get("retrans")
+                pooled.setdefault(results.stem(traffic.name), []).extend(output.get("rtt_us", []))
                 if traffic.name == "probe":
                     rtt += output.get("rtt_us", [])
             else:
@@ -263,6 +292,8 @@ class Run:
             "goodput_mbps": sum(shares),
             "jain": results.jain(shares) if shares else None,
             "rtt_us": results.distribution(rtt),
+            "rtt_cdf": results.cdf(rtt),
+            "rpc_us": {name: results.distribution(values) for name, values in pooled.items()},
             "fct_ms": {name: results.distribution(values) for name, values in fct.items()},
             "queues": self.net.queues(),
             "tcp": results.total(

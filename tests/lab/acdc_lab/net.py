@@ -216,8 +216,9 @@ class Network:
         set_offload("eth0", options.offload)
         Path("/proc/sys/net/ipv4/tcp_no_metrics_save").write_text("1\n")
         lines = self._shape("eth0", self._rate())
-        if options.delay:
-            delay = f"delay {options.delay * 1e6:g}us"
+        seconds = options.delay if host.delay is None else host.delay
+        if seconds:
+            delay = f"delay {seconds * 1e6:g}us"
             lines.append(f"qdisc add dev eth0 parent 1:1 handle 10: netem limit 100000 {delay}")
         self._batch("tc", lines)
 

@@ -44,6 +44,18 @@ def distribution(values: Sequence[float]) -> dict[str, float]:
     }
 
 
+def cdf(values: Sequence[float]) -> list[tuple[float, float]]:
+    """(value, percent of all values up to it), 200 points and the tail."""
+    ordered = sorted(values)
+    points = [i / 2 for i in range(1, 200)] + [99.9, 99.99, 100]
+    return [(percentile(ordered, q), q) for q in points] if ordered else []
+
+
+def stem(name: str) -> str:
+    """Of 'small12' and of 'query-h3': 'small', 'query'."""
+    return name.partition("-")[0].rstrip("0123456789")
+
+
 def jain(shares: Sequence[float]) -> float | None:
     """Jain's fairness index: 1 when all get the same, 1/n when one gets all."""
     squares = sum(share * share for share in shares)
@@ -91,6 +103,12 @@ def summary(result: dict[str, Any]) -> str:
         lines.append(
             f"goodput Mbit/s: {result['goodput_mbps']:.0f}  Jain {result['jain']:.4f}  each: {shares}"
         )
+    for name, times in result.get("rpc_us", {}).items():
+        if times["n"] and name != "probe":
+            lines.append(
+                f"{name} us: p50 {times['p50']:.0f}  p99 {times['p99']:.0f}"
+                f"  p99.9 {times['p99.9']:.0f}  max {times['max']:.0f}  (n {times['n']})"
+            )
     for name, sizes in result.get("fct_ms", {}).items():
         if sizes["n"]:
             lines.append(

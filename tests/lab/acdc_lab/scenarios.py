@@ -55,7 +55,9 @@ class Host:
     name: str
     switch: str
     stack: str  # of its sockets, both ways
-    tenant: str = "blue"
+    tenant: str = "blue"  # "": none, this host is without AC/DC
+    delay: float | None = None  # s, one way, at its link; None: Options.delay
+    greedy: bool = False  # it takes its peers' windows for 65535 << scale
 
 
 @dataclasses.dataclass
@@ -71,7 +73,7 @@ class Traffic:
     """One client process."""
 
     name: str
-    kind: str  # bulk, rpc, flows
+    kind: str  # bulk, rpc, flows, transfer, query: see tools/traffic.c
     source: str
     to: list[str]
     start: float = 0  # s
@@ -80,15 +82,36 @@ class Traffic:
 
 
 @dataclasses.dataclass
+class Tenant:
+    """A row of ACDC, over what the command line says."""
+
+    settings: dict[str, str] = dataclasses.field(default_factory=dict)
+    rules: list[str] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Change:
+    """Of a tenant's row, while traffic runs."""
+
+    at: float  # s
+    tenant: str
+    settings: dict[str, str]
+
+
+@dataclasses.dataclass
 class Plan:
     switches: list[str]
     hosts: list[Host]
     trunks: list[Trunk]
     traffic: list[Traffic]
+    tenants: dict[str, Tenant] = dataclasses.field(default_factory=dict)
+    changes: list[Change] = dataclasses.field(default_factory=list)
 
 
 Build = Callable[[Options], Plan]
 SCENARIOS: dict[str, Build] = {}
+# Some of their guests are DCTCP's, so the switch marks in any case.
+MARKED = ("coexist", "track")
 
 
 def scenario(function: Build) -> Build:
@@ -121,14 +144,22 @@ def pairs(options: Options, count: int) -> list[Host]:
     return hosts
 
 
+def bulk_pairs(options: Options, count: int) -> list[Traffic]:
+    """From each sender to its receiver, and the probe."""
+    offset = jitter(options)
+    traffic = [Traffic(f"f{i}", "bulk", f"s{i}", [f"r{i}"], offset()) for i in range(1, count + 1)]
+    return [*traffic, probe("sp", "rp")]
+
+
+def between(hosts: list[Host], traffic: list[Traffic]) -> Plan:
+    return Plan(["left", "right"], hosts, [Trunk("left", "right")], traffic)
+
+
 @scenario
 def dumbbell(options: Options) -> Plan:
     """N senders, one bottleneck, N receivers (the paper's first topology; default 5)"""
     count = options.flows or 5
-    offset = jitter(options)
-    traffic = [Traffic(f"f{i}", "bulk", f"s{i}", [f"r{i}"], offset()) for i in range(1, count + 1)]
-    traffic.append(probe("sp", "rp"))
-    return Plan(["left", "right"], pairs(options, count), [Trunk("left", "right")], traffic)
+    return between(pairs(options, count), bulk_pairs(options, count))
 
 
 @scenario
@@ -180,14 +211,184 @@ def rpc(options: Options) -> Plan:
 
 
 @scenario
-def fct(options: Options) -> Plan:
-    """N hosts on one switch, flow sizes from a distribution at --load (default 16)"""
-    count = options.flows or 16
+def coexist(options: Options) -> Plan:
+    """dumbbell with a marking switch, two guests dctcp, the others --stack (default 5)"""
+    count = options.flows or 5
+    hosts = pairs(options, count)
+    for host in hosts:
+        if host.name in ("s1", "r1", "s2", "r2"):
+            host.stack = "dctcp"
+    return between(hosts, bulk_pairs(options, count))
+
+
+@scenario
+def track(options: Options) -> Plan:
+    """dctcp guests, AC/DC only observes: with --trace its windows beside theirs (default 5)"""
+    count = options.flows or 5
+    hosts = pairs(options, count)
+    for host in hosts:
+        host.stack = "dctcp"
+    plan = between(hosts, bulk_pairs(options, count))
+    plan.tenants["blue"] = Tenant({"mode": "observe"})
+    return plan
+
+
+BETAS = (1, 0.75, 0.5, 0.25, 0)
+
+
+@scenario
+def beta(options: Options) -> Plan:
+    """dumbbell, a tenant for each beta of 1, .75, .5, .25, 0; at half time 0 becomes 1"""
+    count = options.flows or len(BETAS)
+    plan = between(pairs(options, count), bulk_pairs(options, count))
+    for host in plan.hosts[2:]:
+        value = BETAS[(int(host.name[1:]) - 1) % len(BETAS)]
+        host.tenant = f"beta{value:g}"
+        plan.tenants[host.tenant] = Tenant({"beta": f"{value:g}"})
+    plan.changes.append(Change(options.seconds / 2, "beta0", {"beta": "1"}))
+    return plan
+
+
+CAP = 20 * 1448
+
+
+@scenario
+def cap(options: Options) -> Plan:
+    """one flow with max_window of 20 segments, alone; from half time on beside another"""
+    hosts = pairs(options, 2)
+    for host in hosts:
+        if host.name in ("s1", "r1"):
+            host.tenant = "capped"
+    traffic = bulk_pairs(options, 2)
+    traffic[1].start = options.seconds / 2
+    plan = between(hosts, traffic)
+    plan.tenants["capped"] = Tenant({"max_window": str(CAP)})
+    return plan
+
+
+@scenario
+def wan(options: Options) -> Plan:
+    """dumbbell, the last sender's receiver 10 ms away; AC/DC: a rule says cubic (default 5)"""
+    count = options.flows or 5
+    hosts = pairs(options, count)
+    hosts[-1].delay = 10e-3
+    plan = between(hosts, bulk_pairs(options, count))
+    address = "fd00::" if options.ipv6 else "10.0."
+    number = len(hosts)
+    remote = f"{address}{number:x}/128" if options.ipv6 else f"{address}0.{number + 1}/32"
+    plan.tenants["blue"] = Tenant(rules=[f"10 remote={remote} algorithm=cubic"])
+    return plan
+
+
+@scenario
+def incast19(options: Options) -> Plan:
+    """the Linux DCTCP commit's test: 19 to 1, and connections tried meanwhile (default 19)"""
+    options = dataclasses.replace(options, flows=options.flows or 19)
+    plan = incast(options)
+    # A connection that takes a second has lost its first SYN or SYN-ACK.
+    args = ["--sizes", "byte", "--rate", "200"]
+    plan.traffic.append(Traffic("connect", "flows", "sp", ["r1"], options.seconds * 0.1, args=args))
+    return plan
+
+
+@scenario
+def police(options: Options) -> Plan:
+    """dumbbell, the first guest ignores the windows it is told (--tenant police=true)"""
+    count = options.flows or 5
+    hosts = pairs(options, count)
+    for host in hosts:
+        host.greedy = host.name == "s1"
+    return between(hosts, bulk_pairs(options, count))
+
+
+@scenario
+def partial(options: Options) -> Plan:
+    """dumbbell, the pairs of even number without AC/DC (default 6)"""
+    count = options.flows or 6
+    hosts = pairs(options, count)
+    for host in hosts[2:]:
+        if int(host.name[1:]) % 2 == 0:
+            host.tenant = ""
+    return between(hosts, bulk_pairs(options, count))
+
+
+@scenario
+def parkinglot(options: Options) -> Plan:
+    """switches in a row, two flows over all links and one over each (default 3 links)"""
+    links = options.flows or 3
+    offset = jitter(options)
+    switches = [f"w{i}" for i in range(1, links + 2)]
+    hosts = [Host("sp", "w1", stack_of(options, 0)), Host("rp", switches[-1], stack_of(options, 0))]
+    traffic = []
+    ways = [("long1", 0, links), ("long2", 0, links)]
+    ways += [(f"hop{i + 1}", i, i + 1) for i in range(links)]
+    for i, (name, first, last) in enumerate(ways):
+        stack = stack_of(options, i)
+        hosts.append(Host(f"s-{name}", switches[first], stack))
+        hosts.append(Host(f"r-{name}", switches[last], stack))
+        traffic.append(Traffic(name, "bulk", f"s-{name}", [f"r-{name}"], offset()))
+    trunks = [Trunk(a, b) for a, b in itertools.pairwise(switches)]
+    return Plan(switches, hosts, trunks, [*traffic, probe("sp", "rp")])
+
+
+def star(options: Options, traffic: list[Traffic]) -> Plan:
+    """Hosts h1..., each behind a vSwitch of its own, and the switch 'core'."""
+    count = options.flows or 17
     hosts = [Host(f"h{i + 1}", f"v{i + 1}", stack_of(options, i)) for i in range(count)]
     trunks = [Trunk("core", host.switch) for host in hosts]
-    traffic = []
-    for i, host in enumerate(hosts):
-        others = [other.name for other in hosts if other is not host]
-        args = ["--sizes", options.sizes, "--load", str(options.load)]
-        traffic.append(Traffic(f"f{i + 1}", "flows", host.name, others, args=args))
     return Plan(["core", *(host.switch for host in hosts)], hosts, trunks, traffic)
+
+
+@scenario
+def fct(options: Options) -> Plan:
+    """N hosts on one switch, flow sizes from a distribution at --load, and queries of
+    20 KB from all others at once (default 17)"""
+    count = options.flows or 17
+    names = [f"h{i + 1}" for i in range(count)]
+    traffic = []
+    for name in names:
+        others = [other for other in names if other != name]
+        args = ["--sizes", options.sizes, "--load", str(options.load)]
+        traffic.append(Traffic(f"f-{name}", "flows", name, others, args=args))
+        args = ["--request", "100", "--response", "20000", "--interval", "0.02"]
+        traffic.append(Traffic(f"query-{name}", "query", name, others, args=args))
+    return star(options, traffic)
+
+
+def mice(options: Options, count: int) -> list[Traffic]:
+    """The paper's small flows: 16 KB from each host to the eighth after it."""
+    args = ["--sizes", "mouse", "--rate", str(50 / options.seconds)]
+    return [
+        Traffic(f"mice{i + 1}", "flows", f"h{i + 1}", [f"h{(i + 8) % count + 1}"], args=args)
+        for i in range(count)
+    ]
+
+
+def transfer(options: Options, index: int, to: list[int], parallel: int) -> Traffic:
+    """Of as much as the link could carry in half of the time."""
+    size = int(options.rate / 8 * options.seconds / 2 / len(to))
+    args = ["--bytes", str(size), "--parallel", str(parallel)]
+    names = [f"h{other + 1}" for other in to]
+    return Traffic(f"t{index + 1}", "transfer", f"h{index + 1}", names, args=args)
+
+
+@scenario
+def stride(options: Options) -> Plan:
+    """N hosts on one switch, each sends to the next four in turn; mice beside (default 17)"""
+    count = options.flows or 17
+    big = [transfer(options, i, [(i + k) % count for k in range(1, 5)], 1) for i in range(count)]
+    return star(options, big + mice(options, count))
+
+
+@scenario
+def shuffle(options: Options) -> Plan:
+    """N hosts on one switch, each sends to all others in random order, two at a time; mice
+    beside (default 17)"""
+    count = options.flows or 17
+    source = random.Random(options.seed)
+    big = []
+    for i in range(count):
+        others = [j for j in range(count) if j != i]
+        source.shuffle(others)
+        big.append(transfer(options, i, others, 2))
+    return star(options, big + mice(options, count))

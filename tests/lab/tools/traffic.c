@@ -10,6 +10,11 @@
  *                  [--request N] [--response N] [--interval S] [--seed N]
  *   traffic flows  --to ADDR,ADDR... --port P [--cc NAME] --start NS
  *                  --seconds S --sizes FILE --rate FLOWS_PER_SECOND [--seed N]
+ *   traffic transfer --to ADDR,ADDR... --port P [--cc NAME] --start NS
+ *                  --seconds S --bytes N [--parallel N]
+ *   traffic query  --to ADDR,ADDR... --port P [--cc NAME] --start NS
+ *                  --seconds S [--request N] [--response N] [--interval S]
+ *                  [--seed N]
  *
  * Clients start at --start on CLOCK_MONOTONIC and print one JSON object.
  * Times in the output are seconds since --start, but RTTs, which are
@@ -53,7 +58,7 @@ struct options {
     const char *to, *port, *cc, *sizes;
     int64_t start;              /* ns */
     double seconds, interval, rate;
-    uint64_t request, response, bytes, seed;
+    uint64_t request, response, bytes, seed, parallel;
 };
 
 static struct options opt;
@@ -295,7 +300,8 @@ static void bulk(void)
     }
     printf("{\"connected\": %.9f, \"samples\": [", elapsed(connected));
     /* All flows sample at the same instants, whenever they connected. */
-    for (int64_t t = opt.start; t <= end; t += step) {
+    for (int64_t t = (opt.start + step - 1) / step * step; t <= end;
+         t += step) {
         if (t < connected) {
             continue;
         }
@@ -421,6 +427,49 @@ static void *run_flow(void *arg)
     return NULL;
 }
 
+#define MAX_HOSTS 256
+
+/* Splits --to. */
+static size_t read_hosts(char *hosts[MAX_HOSTS])
+{
+    char *list = strdup(opt.to);
+    size_t n = 0;
+
+    for (char *h = strtok(list, ","); h && n < MAX_HOSTS; h = strtok(NULL, ",")) {
+        hosts[n++] = h;
+    }
+    return n;
+}
+
+/* Waits for the threads, as long again as --seconds, and tells of the flows. */
+static void finish_flows(const struct flow *all, size_t n_flows,
+                         const pthread_t *threads, size_t n_threads)
+{
+    struct timespec limit;
+
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_sec += (time_t) ceil(opt.seconds);
+    for (size_t i = 0; i < n_threads; i++) {
+        pthread_timedjoin_np(threads[i], NULL, &limit);
+    }
+    printf("{\"flows\": [");
+    for (size_t i = 0; i < n_flows; i++) {
+        const struct flow *f = &all[i];
+
+        printf("%s\n[%.9f, \"%s\", %"PRIu64", ", i ? "," : "",
+               elapsed(f->begin), f->to, f->size);
+        if (f->end) {
+            printf("%.9f, ", (f->end - f->begin) / 1e9);
+        } else {
+            printf("null, ");
+        }
+        printf("%u]", f->retrans);
+    }
+    printf("],\n\"fields\": [\"t\", \"to\", \"size\", \"fct\", \"retrans\"]}\n");
+    fflush(stdout);
+    _exit(0);
+}
+
 /* Flows that arrive by a Poisson process, each to a host drawn at random. */
 static void flows(void)
 {
@@ -428,15 +477,12 @@ static void flows(void)
     size_t max = opt.rate * opt.seconds * 2 + 1000;
     struct flow *all = calloc(max, sizeof *all);
     pthread_t *threads = calloc(max, sizeof *threads);
-    char *hosts[256], *list = strdup(opt.to);
     struct cdf cdf = { .n = 0 };
-    size_t n = 0, n_hosts = 0;
+    char *hosts[MAX_HOSTS];
+    size_t n = 0, n_hosts = read_hosts(hosts);
     pthread_attr_t attr;
     int64_t t = opt.start;
 
-    for (char *h = strtok(list, ","); h && n_hosts < 256; h = strtok(NULL, ",")) {
-        hosts[n_hosts++] = h;
-    }
     read_cdf(&cdf);
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, STACK_SIZE);
@@ -452,27 +498,90 @@ static void flows(void)
             fail("thread");
         }
     }
-    /* Late flows get as long again. */
-    struct timespec limit;
-    clock_gettime(CLOCK_REALTIME, &limit);
-    limit.tv_sec += (time_t) ceil(opt.seconds);
-    for (size_t i = 0; i < n; i++) {
-        pthread_timedjoin_np(threads[i], NULL, &limit);
+    finish_flows(all, n, threads, n);
+}
+
+static struct flow *transfers;
+static size_t n_transfers, next_transfer;
+
+static void *run_transfers(void *arg)
+{
+    size_t i;
+
+    while ((i = __atomic_fetch_add(&next_transfer, 1, __ATOMIC_RELAXED))
+           < n_transfers) {
+        transfers[i].begin = now_ns();
+        run_flow(&transfers[i]);
     }
-    printf("{\"flows\": [");
-    for (size_t i = 0; i < n; i++) {
-        printf("%s\n[%.9f, \"%s\", %"PRIu64", ", i ? "," : "",
-               elapsed(all[i].begin), all[i].to, all[i].size);
-        if (all[i].end) {
-            printf("%.9f, ", (all[i].end - all[i].begin) / 1e9);
-        } else {
-            printf("null, ");
+    return arg;
+}
+
+/* --bytes to each host in turn, --parallel at a time. */
+static void transfer(void)
+{
+    pthread_t threads[MAX_HOSTS];
+    char *hosts[MAX_HOSTS];
+    size_t n_threads;
+
+    n_transfers = read_hosts(hosts);
+    transfers = calloc(n_transfers, sizeof *transfers);
+    for (size_t i = 0; i < n_transfers; i++) {
+        transfers[i] = (struct flow) { .to = hosts[i], .size = opt.bytes,
+                                       .begin = opt.start };
+    }
+    n_threads = opt.parallel < n_transfers ? opt.parallel : n_transfers;
+    sleep_until(opt.start);
+    for (size_t i = 0; i < n_threads; i++) {
+        if (pthread_create(&threads[i], NULL, run_transfers, NULL)) {
+            fail("thread");
         }
-        printf("%u]", all[i].retrans);
     }
-    printf("],\n\"fields\": [\"t\", \"to\", \"size\", \"fct\", \"retrans\"]}\n");
-    fflush(stdout);
-    _exit(0);
+    finish_flows(transfers, n_transfers, threads, n_threads);
+}
+
+/* Asks all hosts at once and waits for the last answer: incast. */
+static void query(void)
+{
+    int64_t end = opt.start + (int64_t) (opt.seconds * 1e9);
+    const char *comma = "";
+    char *hosts[MAX_HOSTS];
+    int fds[MAX_HOSTS];
+    size_t n = read_hosts(hosts);
+    uint64_t retrans = 0;
+    bool alive = true;
+
+    sleep_until(opt.start);
+    for (size_t i = 0; i < n; i++) {
+        fds[i] = connect_to(hosts[i],
+                            (struct hello) { opt.request, opt.response });
+        if (fds[i] < 0) {
+            printf("{\"connected\": null, \"error\": \"%s\", "
+                   "\"rtt_us\": []}\n", strerror(errno));
+            return;
+        }
+    }
+    printf("{\"connected\": %.9f, \"rtt_us\": [", elapsed(now_ns()));
+    while (alive && now_ns() < end) {
+        int64_t t0;
+
+        sleep_until(now_ns()
+                    + (int64_t) (-log(1 - uniform()) * opt.interval * 1e9));
+        t0 = now_ns();
+        for (size_t i = 0; i < n; i++) {
+            alive &= send_all(fds[i], opt.request);
+        }
+        for (size_t i = 0; i < n; i++) {
+            alive &= receive_all(fds[i], opt.response);
+        }
+        if (alive) {
+            printf("%s%.3f", comma, (now_ns() - t0) / 1e3);
+            comma = ",";
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        retrans += get_info(fds[i]).tcpi_total_retrans;
+    }
+    printf("], \"retrans\": %"PRIu64"}\n", retrans);
 }
 
 int main(int argc, char **argv)
@@ -490,13 +599,15 @@ int main(int argc, char **argv)
         { "sizes", required_argument, NULL, 'z' },
         { "rate", required_argument, NULL, 'R' },
         { "seed", required_argument, NULL, 'e' },
+        { "parallel", required_argument, NULL, 'P' },
         { NULL, 0, NULL, 0 },
     };
     const char *mode = argc > 1 ? argv[1] : "";
     int c;
 
     opt = (struct options) { .port = "5001", .seconds = 1, .request = 1,
-                             .response = 1, .rate = 1, .seed = 1 };
+                             .response = 1, .rate = 1, .seed = 1,
+                             .parallel = 1 };
     while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
         switch (c) {
         case 't': opt.to = optarg; break;
@@ -510,6 +621,7 @@ int main(int argc, char **argv)
         case 'b': opt.bytes = strtoull(optarg, NULL, 10); break;
         case 'z': opt.sizes = optarg; break;
         case 'R': opt.rate = atof(optarg); break;
+        case 'P': opt.parallel = strtoull(optarg, NULL, 10); break;
         case 'e': opt.seed = strtoull(optarg, NULL, 10); break;
         default: return 2;
         }
@@ -532,6 +644,10 @@ int main(int argc, char **argv)
         rpc();
     } else if (!strcmp(mode, "flows") && opt.sizes) {
         flows();
+    } else if (!strcmp(mode, "transfer") && opt.bytes) {
+        transfer();
+    } else if (!strcmp(mode, "query")) {
+        query();
     } else {
         fprintf(stderr, "traffic: bad mode '%s'\n", mode);
         return 2;
