@@ -42,14 +42,19 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
     ctx.exid = (uint16_t) acdc_a32_read(&ctx.acdc->exid);
     ctx.now_us = (uint32_t) acdc_div64(now, 1000);
     ctx.now_ms = (uint32_t) acdc_div64(now, 1000000);
+    ctx.hash_basis = acdc_flow_hash_basis(ctx.acdc, port);
 
-    /* The buckets of a batch come from memory together. */
     for (i = 0; i < n; i++) {
         if (acdc_pkt_parse(&pkts[i], ctx.exid)) {
             pkts[i].hash = acdc_flow_hash(&ctx, &pkts[i]);
             acdc_table_prefetch(&ctx, pkts[i].hash);
         } else {
             ctx.counters[pkts[i].reason]++;
+        }
+    }
+    for (i = 0; i < n; i++) {
+        if (pkts[i].ip_version) {
+            acdc_flow_prefetch(&ctx, pkts[i].hash);
         }
     }
     for (i = 0; i < n; i++) {
@@ -61,6 +66,7 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
         } else {
             acdc_ingress(&ctx, &pkts[i]);
         }
+        acdc_pkt_finish(&pkts[i]);
     }
     flush_counters(&ctx);
 }

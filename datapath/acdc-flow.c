@@ -23,13 +23,10 @@ acdc_flow_algorithm(const struct acdc_flow *f, const struct acdc_params *params)
 }
 
 const struct acdc_params *
-acdc_flow_params(const struct acdc_ctx *ctx, struct acdc_flow *f)
+acdc_flow_new_params(const struct acdc_ctx *ctx, struct acdc_flow *f)
 {
     const struct acdc_params *params;
 
-    if (f->policy_gen == ctx->policy->gen) {
-        return acdc_policy_params(ctx->policy, f->rule);
-    }
     f->policy_gen = ctx->policy->gen;
     f->rule = (int16_t) acdc_policy_match(ctx->policy, f);
     params = acdc_policy_params(ctx->policy, f->rule);
@@ -44,21 +41,6 @@ acdc_flow_params(const struct acdc_ctx *ctx, struct acdc_flow *f)
         acdc_law_clamp(&f->law, &env);
     }
     return params;
-}
-
-bool
-acdc_flow_enforced(const struct acdc_flow *f, const struct acdc_params *params)
-{
-    return params->enabled && params->mode == ACDC_MODE_ENFORCE
-           && f->law.alg != ACDC_ALG_NONE && (f->flags & ACDC_F_LAW);
-}
-
-bool
-acdc_flow_marked(const struct acdc_flow *f, const struct acdc_params *params)
-{
-    return params->enabled && params->mode == ACDC_MODE_ENFORCE
-           && params->algorithm != ACDC_ALG_NONE
-           && (f->flags & ACDC_F_CAPABLE);
 }
 
 void
@@ -100,8 +82,8 @@ acdc_flow_rto_ms(const struct acdc_flow *f)
 /* Life cycle. -------------------------------------------------------------- */
 
 void
-acdc_flow_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
-                   const struct acdc_pkt *p)
+acdc_flow_do_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
+                      const struct acdc_pkt *p)
 {
     bool egress = ctx->dir == ACDC_EGRESS;
     enum acdc_flow_state state = (enum acdc_flow_state) f->state;

@@ -24,40 +24,60 @@ csum_fold(uint32_t sum)
     return (uint16_t) sum;
 }
 
-/* HC' = ~(~HC + ~m + m'), RFC 1624 equation 3.  'added' and 'removed' are
- * sums of 16-bit words. */
+/* What replacing the word m by m' adds to a sum: ~m + m', RFC 1624. */
+static uint32_t
+csum_change(uint16_t old, uint16_t new)
+{
+    return (uint32_t) (uint16_t) ~old + new;
+}
+
+/* HC' = ~(~HC + ~m + m'), RFC 1624 equation 3, for all words at once. */
 static void
-csum_update(uint8_t *field, uint32_t removed, uint32_t added)
+csum_apply(uint8_t *field, uint32_t change)
 {
     uint32_t sum = (uint16_t) ~acdc_get16(field);
 
-    sum += (uint16_t) ~csum_fold(removed);
-    sum += csum_fold(added);
-    acdc_put16(field, (uint16_t) ~csum_fold(sum));
+    acdc_put16(field, (uint16_t) ~csum_fold(sum + csum_fold(change)));
+}
+
+/* Several edits of a packet write its checksums once.  Each adds less than
+ * 2^17 and there are a few dozen at most, so that the changes do not
+ * overflow. */
+void
+acdc_pkt_finish(struct acdc_pkt *p)
+{
+    if (p->ip_change) {
+        csum_apply(acdc_pkt_ip(p) + 10, p->ip_change);
+        p->ip_change = 0;
+    }
+    if (p->tcp_change) {
+        csum_apply(acdc_pkt_tcp(p) + 16, p->tcp_change);
+        p->tcp_change = 0;
+    }
 }
 
 /* For a change within the TCP header or payload.  A partial checksum covers
  * the pseudo header only. */
 static void
-tcp_csum_update(struct acdc_pkt *p, uint32_t removed, uint32_t added)
+tcp_csum_change(struct acdc_pkt *p, uint16_t old, uint16_t new)
 {
     if (!p->csum_partial) {
-        csum_update(acdc_pkt_tcp(p) + 16, removed, added);
+        p->tcp_change += csum_change(old, new);
     }
 }
 
 /* For a change of the TCP length in the pseudo header. */
 static void
-tcp_csum_update_len(struct acdc_pkt *p, uint16_t old_len, uint16_t new_len)
+tcp_csum_change_len(struct acdc_pkt *p, uint16_t old_len, uint16_t new_len)
 {
-    uint8_t *field = acdc_pkt_tcp(p) + 16;
-
     if (p->csum_partial) {
+        uint8_t *field = acdc_pkt_tcp(p) + 16;
+
         /* The field is the sum itself, not its complement. */
         acdc_put16(field, csum_fold(acdc_get16(field)
-                                    + (uint16_t) ~old_len + new_len));
+                                    + csum_change(old_len, new_len)));
     } else {
-        csum_update(field, old_len, new_len);
+        p->tcp_change += csum_change(old_len, new_len);
     }
 }
 
@@ -69,7 +89,7 @@ tcp_put16(struct acdc_pkt *p, unsigned int ofs, uint16_t value)
     uint16_t old = acdc_get16(field);
 
     acdc_put16(field, value);
-    tcp_csum_update(p, old, value);
+    tcp_csum_change(p, old, value);
 }
 
 /* Writes any byte of the TCP header. */
@@ -219,6 +239,14 @@ parse_options(struct acdc_pkt *p, uint16_t exid)
         uint8_t kind = tcp[ofs];
         uint8_t len;
 
+        /* As RFC 7323 appendix A has it, and most segments. */
+        if (ofs + 12 <= p->tcp_hlen
+            && acdc_get32(tcp + ofs) == ACDC_TIMESTAMP_ALIGNED) {
+            p->ts_ofs = (uint8_t) (ofs + 2);
+            p->opt_flags |= ACDC_O_TIMESTAMP;
+            ofs += 12;
+            continue;
+        }
         if (kind == ACDC_TCPOPT_EOL) {
             break;
         }
@@ -404,7 +432,7 @@ acdc_pkt_set_ecn(struct acdc_pkt *p, uint8_t codepoint)
         uint16_t old = acdc_get16(ip);
 
         ip[1] = (uint8_t) ((ip[1] & ~ACDC_ECN_MASK) | codepoint);
-        csum_update(ip + 10, old, acdc_get16(ip));
+        p->ip_change += csum_change(old, acdc_get16(ip));
     } else {
         /* IPv6 has no header checksum, and TCP's pseudo header no traffic
          * class (RFC 8200 section 8.1). */
@@ -444,9 +472,9 @@ adjust_lengths(struct acdc_pkt *p, int delta)
 
     acdc_put16(field, new);
     if (p->ip_version == 4) {
-        csum_update(ip + 10, old, new);
+        p->ip_change += csum_change(old, new);
     }
-    tcp_csum_update_len(p, tcp_len, (uint16_t) (tcp_len + delta));
+    tcp_csum_change_len(p, tcp_len, (uint16_t) (tcp_len + delta));
     p->tcp_hlen = (uint8_t) (p->tcp_hlen + delta);
     tcp_put8(p, 12, (uint8_t) ((acdc_pkt_tcp(p)[12] & 0x0f)
                                | p->tcp_hlen / 4 << 4));
@@ -482,7 +510,7 @@ insert_option(struct acdc_pkt *p, const uint8_t *opt, unsigned int len)
     }
     memmove(data, data + len, front);
     memcpy(data + front, opt, len);
-    tcp_csum_update(p, 0, csum_add_bytes(0, opt, len));
+    tcp_csum_change(p, 0, csum_fold(csum_add_bytes(0, opt, len)));
     adjust_lengths(p, (int) len);
     shift_option_places(p, ACDC_TCP_HLEN, (int) len);
     return true;
@@ -540,7 +568,7 @@ static bool
 cut_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len)
 {
     unsigned int front = p->l4_ofs + ofs;
-    uint32_t sum = csum_add_bytes(0, acdc_pkt_tcp(p) + ofs, len);
+    uint16_t sum = csum_fold(csum_add_bytes(0, acdc_pkt_tcp(p) + ofs, len));
     uint8_t *old = p->data;
 
     memmove(old + len, old, front);
@@ -549,10 +577,11 @@ cut_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len)
          * NOPs in its place. */
         memmove(old, old + len, front);
         memset(old + front, ACDC_TCPOPT_NOP, len);
-        tcp_csum_update(p, sum, csum_add_bytes(0, old + front, len));
+        tcp_csum_change(p, sum,
+                        csum_fold(csum_add_bytes(0, old + front, len)));
         return true;
     }
-    tcp_csum_update(p, sum, 0);
+    tcp_csum_change(p, sum, 0);
     adjust_lengths(p, -(int) len);
     shift_option_places(p, ofs, -(int) len);
     return true;
@@ -577,6 +606,12 @@ acdc_pkt_strip(struct acdc_pkt *p, uint16_t exid)
     }
     if (!acdc_pkt_make_writable(p)) {
         return false;
+    }
+    /* As we insert it: alone, and in front. */
+    if ((p->opt_flags & (ACDC_O_CAPABILITY | ACDC_O_OTHER)) == 0
+        && p->fb_ofs == ACDC_TCP_HLEN) {
+        cut_option(p, ACDC_TCP_HLEN, ACDC_OPT_FB_LEN);
+        ofs = p->tcp_hlen;
     }
     /* The options were found well-formed by acdc_pkt_parse(). */
     while (ofs < p->tcp_hlen) {
@@ -657,6 +692,7 @@ acdc_pkt_send_fack(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
         sum = csum_add_bytes(0, ip + 8, 32);
     }
     acdc_pkt_set_ecn(&fack, ecn);
+    acdc_pkt_finish(&fack);
     sum += ACDC_IPPROTO_TCP + hlen;
     acdc_put16(tcp + 16, 0);
     acdc_put16(tcp + 16, (uint16_t) ~csum_fold(csum_add_bytes(sum, tcp,

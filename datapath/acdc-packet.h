@@ -87,6 +87,10 @@ bool acdc_pkt_parse(struct acdc_pkt *p, uint16_t exid);
  * without memory. */
 bool acdc_pkt_make_writable(struct acdc_pkt *p);
 
+/* Writes what the edits since the last call changed in the checksums.  The
+ * last of all edits: until then the checksums are those of before. */
+void acdc_pkt_finish(struct acdc_pkt *p);
+
 void acdc_pkt_set_ecn(struct acdc_pkt *p, uint8_t codepoint);
 void acdc_pkt_set_reserved(struct acdc_pkt *p, uint8_t bits);
 void acdc_pkt_set_window(struct acdc_pkt *p, uint16_t window);

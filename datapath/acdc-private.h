@@ -185,6 +185,7 @@ struct acdc_ctx {
     struct acdc_slot_stats *slot;
     enum acdc_dir dir;
     uint16_t exid;
+    uint64_t hash_basis;        /* Of the port. */
     uint32_t now_us, now_ms;
     uint32_t counters[ACDC_N_COUNTERS]; /* Added to 'slot' at the end. */
 };
@@ -204,8 +205,12 @@ elapsed_ms(uint32_t now_ms, uint32_t since_ms)
 /* acdc-table.c: the flow table. ------------------------------------------- */
 
 int acdc_table_ensure(struct acdc *);
+uint64_t acdc_flow_hash_basis(const struct acdc *, const struct acdc_port *);
 uint32_t acdc_flow_hash(const struct acdc_ctx *, const struct acdc_pkt *);
+/* A flow comes from memory in two steps, its bucket and itself.  Done for a
+ * whole batch, the steps of many packets wait for memory together. */
 void acdc_table_prefetch(const struct acdc_ctx *, uint32_t hash);
+void acdc_flow_prefetch(const struct acdc_ctx *, uint32_t hash);
 /* RCU read section. */
 struct acdc_flow *acdc_flow_lookup(const struct acdc_ctx *,
                                    const struct acdc_pkt *);
@@ -254,22 +259,55 @@ bool acdc_synack_ingress(struct acdc_ctx *, struct acdc_pkt *,
 /* acdc-flow.c: what both directions do with a flow; its lock held. --------- */
 
 /* The parameters in force.  Follows a change of policy. */
-const struct acdc_params *acdc_flow_params(const struct acdc_ctx *,
-                                           struct acdc_flow *);
+const struct acdc_params *acdc_flow_new_params(const struct acdc_ctx *,
+                                               struct acdc_flow *);
+static inline const struct acdc_params *
+acdc_flow_params(const struct acdc_ctx *ctx, struct acdc_flow *f)
+{
+    return acdc_likely(f->policy_gen == ctx->policy->gen)
+           ? acdc_policy_params(ctx->policy, f->rule)
+           : acdc_flow_new_params(ctx, f);
+}
+
 /* The algorithm that the parameters and the peer allow. */
 enum acdc_algorithm acdc_flow_algorithm(const struct acdc_flow *,
                                         const struct acdc_params *);
-/* Whether the window of the guest's data is enforced, the data marked. */
-bool acdc_flow_enforced(const struct acdc_flow *, const struct acdc_params *);
-bool acdc_flow_marked(const struct acdc_flow *, const struct acdc_params *);
+
+/* Whether the window of the guest's data is enforced, ... */
+static inline bool
+acdc_flow_enforced(const struct acdc_flow *f, const struct acdc_params *params)
+{
+    return params->enabled && params->mode == ACDC_MODE_ENFORCE
+           && f->law.alg != ACDC_ALG_NONE && (f->flags & ACDC_F_LAW);
+}
+
+/* ... and whether the data is marked ECT. */
+static inline bool
+acdc_flow_marked(const struct acdc_flow *f, const struct acdc_params *params)
+{
+    return params->enabled && params->mode == ACDC_MODE_ENFORCE
+           && params->algorithm != ACDC_ALG_NONE
+           && (f->flags & ACDC_F_CAPABLE);
+}
+
 void acdc_flow_env(const struct acdc_ctx *, const struct acdc_flow *,
                    const struct acdc_params *, struct acdc_law_env *);
 void acdc_flow_start_law(const struct acdc_ctx *, struct acdc_flow *,
                          const struct acdc_params *);
 uint32_t acdc_flow_rto_ms(const struct acdc_flow *);
-/* Notes FIN and RST of 'p'. */
-void acdc_flow_note_end(struct acdc_ctx *, struct acdc_flow *,
-                        const struct acdc_pkt *);
+/* Notes FIN and RST of 'p', and what acknowledges a FIN. */
+void acdc_flow_do_note_end(struct acdc_ctx *, struct acdc_flow *,
+                           const struct acdc_pkt *);
+static inline void
+acdc_flow_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
+                   const struct acdc_pkt *p)
+{
+    if (acdc_unlikely((p->tcp_flags & (ACDC_TCP_FIN | ACDC_TCP_RST))
+                      || (f->flags & (ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER)))) {
+        acdc_flow_do_note_end(ctx, f, p);
+    }
+}
+
 /* Rewrites the window field of 'p', an ACK or SYN to the guest.  'own': what
  * the peer offers, in bytes.  Returns false if the packet is to be dropped, a
  * window update that the guest would take for a duplicate ACK.  'duplicate':

@@ -122,6 +122,12 @@ ports(const struct acdc_ctx *ctx, const struct acdc_pkt *p,
     *remote = ctx->dir == ACDC_EGRESS ? p->dport : p->sport;
 }
 
+uint64_t
+acdc_flow_hash_basis(const struct acdc *a, const struct acdc_port *port)
+{
+    return mix((uint64_t) a->seed << 32 | port->hash);
+}
+
 uint32_t
 acdc_flow_hash(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
 {
@@ -131,8 +137,7 @@ acdc_flow_hash(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
 
     addresses(ctx, p, &local, &remote);
     ports(ctx, p, &lport, &rport);
-    h = mix((uint64_t) ctx->acdc->seed << 32 | ctx->port->hash);
-    h = mix(h ^ ((uint64_t) lport << 16 | rport));
+    h = mix(ctx->hash_basis ^ ((uint64_t) lport << 16 | rport));
     if (p->ip_version == 4) {
         h = mix(h ^ ((uint64_t) acdc_get32(local) << 32
                      | acdc_get32(remote)));
@@ -151,6 +156,20 @@ acdc_table_prefetch(const struct acdc_ctx *ctx, uint32_t hash)
     const struct acdc_table *t = acdc_ptr_load(&ctx->acdc->table);
 
     ACDC_PREFETCH(&t->buckets[hash & t->mask]);
+}
+
+/* The first of its bucket, which most often is the one. */
+void
+acdc_flow_prefetch(const struct acdc_ctx *ctx, uint32_t hash)
+{
+    const struct acdc_table *t = acdc_ptr_load(&ctx->acdc->table);
+    const char *f = (const char *) acdc_ptr_load(&t->buckets[hash & t->mask]);
+    size_t ofs;
+
+    for (ofs = 0; f && ofs < sizeof(struct acdc_flow);
+         ofs += ACDC_CACHE_LINE) {
+        ACDC_PREFETCH(f + ofs);
+    }
 }
 
 /* Lookup. ------------------------------------------------------------------ */

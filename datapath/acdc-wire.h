@@ -80,6 +80,7 @@ enum acdc_wire_tcp_option {
     ACDC_TCPOPT_MD5 = 19,           /* RFC 2385 */
     ACDC_TCPOPT_AO = 29,            /* RFC 5925 */
     ACDC_TCPOPT_TIMESTAMP_LEN = 10,
+    ACDC_TIMESTAMP_ALIGNED = 0x0101080a,    /* NOP, NOP, kind, length. */
 };
 
 enum acdc_wire_sizes {

@@ -201,6 +201,8 @@ struct acdc_pkt {
     uint8_t wscale;
     uint8_t reason;             /* Why untouched. */
     uint32_t hash;
+    uint32_t ip_change, tcp_change;     /* Of the checksums, see
+                                         * acdc_pkt_finish(). */
     struct acdc_flow *flow;
 };
 

@@ -80,6 +80,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             break;
         case 7: acdc_pkt_strip(&pkt, ACDC_OPT_EXID); break;
         }
+        acdc_pkt_finish(&pkt);
         check(pkt.data == packet_data(p) && pkt.len == p->len);
         check(p->len - pkt.l4_ofs - pkt.tcp_hlen == payload_len);
         check(!memcmp(payload, acdc_pkt_tcp(&pkt) + pkt.tcp_hlen,

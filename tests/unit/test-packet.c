@@ -176,6 +176,7 @@ test_edits(void)
                     failed_pull++;
                 }
                 pass = edit(&pkt, e);
+                acdc_pkt_finish(&pkt);
                 host_fail(HOST_PULL, 0, 0);
                 pass = pass && pkt.data == packet_data(p)
                        && as_right(p, &s, error) && packet_payload_ok(p);
