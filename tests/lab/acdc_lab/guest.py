@@ -20,6 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from acdc_lab import results  # noqa: E402
+from acdc_lab.control import Control  # noqa: E402
 from acdc_lab.net import CommandError, Network, sh  # noqa: E402
 from acdc_lab.ovs import OpenVSwitch  # noqa: E402
 from acdc_lab.scenarios import SCENARIOS, Options, Plan, Tenant, Traffic  # noqa: E402
@@ -218,12 +219,16 @@ class Run:
             say(f"{i * step:.1f} of {self.options.seconds:g} s")
 
     def _trace(self) -> None:
-        count = int(self.options.seconds / self.options.trace)
-        for i in range(1, count + 1):
-            self._sleep_to(i * self.options.trace)
-            flows = self.ovs.appctl_json("acdc/dump-flows") if self.options.acdc else []
-            queues = {queue["queue"]: queue["backlog"] for queue in self.net.queues()}
-            self.trace.append({"t": i * self.options.trace, "queues": queues, "flows": flows})
+        options = self.options
+        pid = self.ovs.daemons["OVS_VSWITCHD"].pid
+        control = Control(self.ovs.dir / f"ovs-vswitchd.{pid}.ctl") if options.acdc else None
+        for i in range(1, round(options.seconds / options.trace) + 1):
+            self._sleep_to(i * options.trace)
+            entry: dict[str, Any] = {"t": i * options.trace}
+            entry["flows"] = control("acdc/dump-flows") if control else []
+            if options.trace_queues:
+                entry["queues"] = {queue["queue"]: queue["backlog"] for queue in self.net.queues()}
+            self.trace.append(entry)
 
     def _change(self) -> None:
         for change in self.plan.changes:

@@ -41,6 +41,7 @@ class Options:
     datapath: str = "system"
     interval: float = 0.01  # s, between tcp_info samples
     trace: float = 0  # s, between samples of the engine; 0: none
+    trace_queues: bool = False
     capture: bool = False
     restart: float = 0  # s, when ovs-vswitchd is restarted; 0: never
 

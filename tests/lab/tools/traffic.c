@@ -25,6 +25,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <linux/inet_diag.h>
 #include <linux/tcp.h>
 #include <math.h>
 #include <netdb.h>
@@ -268,6 +269,20 @@ static struct tcp_info get_info(int fd)
     return info;
 }
 
+/* alpha * 1024 of a DCTCP guest, else -1. */
+static int dctcp_alpha(int fd)
+{
+    union tcp_cc_info info;
+    socklen_t len = sizeof info;
+
+    memset(&info, 0, sizeof info);
+    if (getsockopt(fd, IPPROTO_TCP, TCP_CC_INFO, &info, &len)
+        || len != sizeof info.dctcp || !info.dctcp.dctcp_enabled) {
+        return -1;
+    }
+    return info.dctcp.dctcp_alpha;
+}
+
 static void *bulk_send(void *arg)
 {
     int fd = (int) (intptr_t) arg;
@@ -307,17 +322,20 @@ static void bulk(void)
         }
         sleep_until(t);
         info = get_info(fd);
-        printf("%s\n[%.6f, %"PRIu64", %u, %u, %u, %u, %u, %u, %u, %u, %u, %u]",
+        printf("%s\n[%.6f, %"PRIu64", %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, "
+               "%u, %d]",
                comma ? "," : "", elapsed(now_ns()),
                (uint64_t) info.tcpi_bytes_acked, info.tcpi_snd_cwnd,
                info.tcpi_snd_ssthresh, info.tcpi_rtt, info.tcpi_unacked,
                info.tcpi_total_retrans, info.tcpi_lost, info.tcpi_delivered,
-               info.tcpi_delivered_ce, info.tcpi_snd_wnd, info.tcpi_min_rtt);
+               info.tcpi_delivered_ce, info.tcpi_snd_wnd, info.tcpi_min_rtt,
+               info.tcpi_ca_state, dctcp_alpha(fd));
         comma = true;
     }
     printf("],\n\"fields\": [\"t\", \"bytes_acked\", \"cwnd\", \"ssthresh\", "
            "\"rtt_us\", \"unacked\", \"retrans\", \"lost\", \"delivered\", "
-           "\"delivered_ce\", \"snd_wnd\", \"min_rtt_us\"],\n"
+           "\"delivered_ce\", \"snd_wnd\", \"min_rtt_us\", "
+           "\"ca_state\", \"alpha\"],\n"
            "\"bytes\": %"PRIu64", \"mss\": %u, \"busy_us\": %"PRIu64", "
            "\"rwnd_limited_us\": %"PRIu64", \"sndbuf_limited_us\": %"PRIu64"}\n",
            (uint64_t) info.tcpi_bytes_acked, info.tcpi_snd_mss,

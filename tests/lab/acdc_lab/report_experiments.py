@@ -1,0 +1,391 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The experiments of the report: command lines of tests/lab/run, what to take
+from their results, and what is wanted of AC/DC.
+
+Runs with --acdc are judged.  Targets that name another run are about the run
+'dctcp', native DCTCP guests with a marking switch, or 'plain', Open vSwitch
+alone."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from . import report_figures as f
+from .report_figures import Figure, at_least, at_most
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    name: str
+    title: str
+    paper: str  # what it reports
+    runs: dict[str, str]
+    figures: list[Figure]
+    seconds: float = 4
+    cost: float = 1  # of a simulated second, in those of a dumbbell
+    note: str = ""
+
+
+RTT = [
+    Figure("RTT p50, us", f.rtt("p50"), at_most(1.05, "dctcp")),
+    Figure("RTT p99, us", f.rtt("p99"), at_most(1.05, "dctcp")),
+    Figure("RTT p99.9, us", f.rtt("p99.9"), at_most(1.05, "dctcp")),
+]
+GOODPUT = Figure("goodput, Mbit/s", f.total_goodput, at_least(0.99, "dctcp"))
+JAIN = Figure("Jain's index", f.jain, at_least(0.99), digits=4)
+RETRANSMITS = Figure("segments sent again", f.tcp("retransmits"), at_most(0))
+TIMEOUTS = Figure("retransmission timeouts", f.tcp("timeouts"), at_most(0))
+LEAST = Figure("least flow, of a fair share", f.least_share, digits=3)
+SHARES = [*RTT, GOODPUT, JAIN, LEAST, RETRANSMITS, TIMEOUTS]
+
+STACKS = ("cubic", "reno", "vegas", "illinois", "highspeed", "bbr", "paper")
+PLAIN_AND_DCTCP = {"plain": "--stack cubic --plain", "dctcp": "--stack dctcp --plain"}
+
+
+def against(scenario: str, acdc: str = "--stack cubic --acdc", more: str = "") -> dict[str, str]:
+    """Plain with cubic guests, native DCTCP, AC/DC."""
+    lines = PLAIN_AND_DCTCP | {"acdc": acdc}
+    return {name: f"{scenario} {line} {more}".strip() for name, line in lines.items()}
+
+
+def incast(count: int) -> Experiment:
+    return Experiment(
+        f"incast{count}",
+        f"Incast, {count} to 1",
+        "RTT and drops follow DCTCP's up to 47 senders; CUBIC fills the buffer.",
+        against(f"incast --flows {count}"),
+        [
+            Figure("RTT p50, us", f.rtt("p50"), at_most(1, "dctcp")),
+            Figure("RTT p99.9, us", f.rtt("p99.9"), at_most(1, "dctcp")),
+            GOODPUT,
+            JAIN,
+            Figure("least flow, of a fair share", f.least_share, at_least(0.5), digits=3),
+            Figure("connections not set up", f.not_connected, at_most(0)),
+            Figure("packets dropped", f.drops, at_most(1, "dctcp")),
+            Figure("segments sent again", f.tcp("retransmits"), at_most(1, "dctcp")),
+            Figure("retransmission timeouts", f.tcp("timeouts"), at_most(1, "dctcp")),
+        ],
+        seconds=2,
+        cost=1.5,
+    )
+
+
+FCT = [
+    Figure("short flows, mean ms", f.fct("short", "mean"), at_most(1.05, "dctcp"), digits=3),
+    Figure(
+        "short flows, mean ms (cubic)", f.fct("short", "mean"), at_most(0.64, "plain"), digits=3
+    ),
+    Figure("short flows, p99 ms", f.fct("short", "p99"), at_most(1.05, "dctcp"), digits=3),
+    Figure("long flows, mean ms", f.fct("long", "mean"), at_most(1.05, "dctcp"), digits=3),
+    Figure("long flows, p99 ms", f.fct("long", "p99"), at_most(1.05, "dctcp"), digits=3),
+    Figure("flows not finished", f.unfinished),
+]
+QUERIES = [
+    Figure("queries, p50 us", f.pooled("query", "p50"), at_most(1.05, "dctcp")),
+    Figure("queries, p99 us", f.pooled("query", "p99"), at_most(1.05, "dctcp")),
+]
+RECOVERY = [
+    Figure("packets dropped", f.drops, at_most(1, "dctcp")),
+    Figure("segments sent again", f.tcp("retransmits")),
+    Figure("retransmission timeouts", f.tcp("timeouts")),
+]
+
+
+def fct(sizes: str, load: float) -> Experiment:
+    return Experiment(
+        f"fct-{sizes}-{load:g}",
+        f"Flow completion times, {sizes}, load {load:g}",
+        "As DCTCP; 36 % to 76 % below CUBIC.",
+        against("fct", more=f"--sizes {sizes} --load {load:g}"),
+        FCT + QUERIES + RECOVERY,
+        seconds=0.25,
+        cost=35 * load,
+    )
+
+
+def transfers(name: str, title: str) -> Experiment:
+    return Experiment(
+        name,
+        title,
+        "Small flows as fast as DCTCP's, a fraction of CUBIC's time; large ones alike.",
+        against(name),
+        [
+            Figure(
+                "16 KB flows, mean ms", f.fct("short", "mean"), at_most(1.05, "dctcp"), digits=3
+            ),
+            Figure("16 KB flows, p99 ms", f.fct("short", "p99"), at_most(1.05, "dctcp"), digits=3),
+            Figure("large transfers, Mbit/s", f.transfer_rate, at_least(0.95, "dctcp")),
+            Figure("flows not finished", f.unfinished, at_most(0)),
+            *RECOVERY,
+        ],
+        seconds=0.2,
+        cost=20,
+    )
+
+
+EXPERIMENTS = [
+    Experiment(
+        "stacks",
+        "Guests' stacks, 5 flows, one bottleneck",
+        "Every stack becomes as fair and as quick as DCTCP; the five mixed too.",
+        {
+            "plain": "dumbbell --stack paper --plain",
+            "dctcp": "dumbbell --stack dctcp --plain",
+            **{name: f"dumbbell --stack {name} --acdc" for name in STACKS},
+        },
+        SHARES,
+        seconds=8,
+    ),
+    Experiment(
+        "stacks9000",
+        "The same with MTU 9000",
+        "As with MTU 1500.",
+        {
+            "plain": "dumbbell --stack paper --plain --mtu 9000",
+            "dctcp": "dumbbell --stack dctcp --plain --mtu 9000",
+            "cubic": "dumbbell --stack cubic --acdc --mtu 9000",
+            "paper": "dumbbell --stack paper --acdc --mtu 9000",
+        },
+        SHARES,
+        seconds=8,
+        cost=0.25,
+    ),
+    Experiment(
+        "coexist",
+        "2 DCTCP and 3 CUBIC guests, marking switch",
+        "CUBIC is dropped where DCTCP is marked, and starves; with AC/DC all are alike.",
+        {
+            "plain": "coexist --stack cubic --plain",
+            "dctcp": "coexist --stack dctcp --plain",
+            "acdc": "coexist --stack cubic --acdc",
+        },
+        SHARES,
+    ),
+    Experiment(
+        "track",
+        "DCTCP guests, AC/DC observing: its windows beside theirs",
+        "The vSwitch's window tracks the guest's.",
+        {"acdc": "track --stack dctcp --acdc --interval 1 --trace 1"},
+        [
+            Figure("normalised RMS error", f.track_error, at_most(0.05), digits=4),
+            Figure("mean window, of the guests'", f.track_bias, digits=4),
+        ],
+        seconds=1,
+        cost=1.5,
+    ),
+    Experiment(
+        "converge",
+        "Five flows join, then leave",
+        "Converges as DCTCP does; CUBIC wanders.",
+        against("converge"),
+        [
+            Figure("to within 5 %, mean ms", f.converge_mean, at_most(1, "dctcp")),
+            Figure("to within 5 %, longest ms", f.converge_max, at_most(1, "dctcp")),
+            *RTT,
+            RETRANSMITS,
+        ],
+        seconds=9,
+    ),
+    *(incast(count) for count in (16, 32, 47, 100)),
+    Experiment(
+        "incast19",
+        "The Linux DCTCP commit's incast, K 75 KB",
+        "Commit, CUBIC / DCTCP: 3227 / 25 timeouts; stddev 105.9 / 2.6 Mbit/s; fairness .962 / .999.",
+        {
+            "plain": "incast19 --stack cubic --plain",
+            "dctcp": "incast19 --stack dctcp --plain --mark 75000",
+            **{
+                name: f"incast19 --stack cubic --acdc --mark 75000 --flows {count}"
+                for name, count in (
+                    ("acdc", 19),
+                    ("1", 1),
+                    ("2", 2),
+                    ("4", 4),
+                    ("8", 8),
+                    ("16", 16),
+                )
+            },
+        },
+        [
+            Figure("retransmission timeouts", f.tcp("timeouts"), at_most(25)),
+            Figure("stddev of flows, Mbit/s", f.spread, at_most(2.6), only=("acdc",), digits=1),
+            Figure("Jain's index", f.jain, at_least(0.999), only=("acdc",), digits=4),
+            Figure("SYNs that come through", f.connect_probability, at_least(1), digits=3),
+            Figure("RTT p50, us", f.rtt("p50"), at_most(1, "dctcp"), only=("acdc",)),
+        ],
+        seconds=2,
+        cost=1.2,
+        note="2.6 Mbit/s is the commit's, over its own (longer) time; compare native DCTCP here.",
+    ),
+    Experiment(
+        "beta",
+        "beta 1, .75, .5, .25, 0 side by side; at half time 0 becomes 1",
+        "Shares follow beta.",
+        {
+            "plain": "dumbbell --stack cubic --plain",
+            "dctcp": "dumbbell --stack dctcp --plain",
+            "acdc": "beta --stack cubic --acdc",
+        },
+        [
+            *(
+                Figure(f"share, beta {beta:g}", f.beta_share(i), digits=3, scenario="beta")
+                for i, beta in enumerate(f.BETAS)
+            ),
+            Figure("least step between shares", f.beta_order, at_least(0), (), 3, "beta"),
+            Figure("furthest from the model", f.beta_model_error, None, (), 3, "beta"),
+            Figure("time to effect, ms", f.beta_effect, at_most(1000), (), 0, "beta"),
+            GOODPUT,
+            *RTT,
+            RETRANSMITS,
+        ],
+        seconds=8,
+    ),
+    Experiment(
+        "wan",
+        "One of 5 flows 10 ms away, its rule says cubic",
+        "Flows may have an algorithm of their own: DCTCP inside, another outside.",
+        against("wan"),
+        [
+            *RTT,
+            Figure("goodput, Mbit/s", f.total_goodput, at_least(0.99, "dctcp")),
+            Figure("the far flow, Mbit/s", f.mean_of("f5"), at_least(1, "dctcp"), digits=1),
+            Figure("segments sent again", f.tcp("retransmits"), at_most(0)),
+        ],
+        seconds=8,
+    ),
+    Experiment(
+        "cap",
+        "max_window of 20 segments, alone and beside another flow",
+        "A flow's bandwidth can be capped by its window.",
+        {"plain": "cap --stack cubic --plain", "acdc": "cap --stack cubic --acdc"},
+        [
+            Figure("alone: off W/RTT", f.cap_error(0.1, 0.5), at_most(0.05), digits=3),
+            Figure("with another: off W/RTT", f.cap_error(0.6, 1), at_most(0.05), digits=3),
+            Figure("RTT p50, us", f.rtt("p50")),
+            RETRANSMITS,
+        ],
+        seconds=2,
+    ),
+    Experiment(
+        "police",
+        "One guest of 5 ignores the windows it is told",
+        "What exceeds the window is dropped; recovery is that guest's own cost.",
+        {
+            "plain": "police --stack cubic --plain",
+            "dctcp": "dumbbell --stack dctcp --plain",
+            "enforce": "police --stack cubic --acdc",
+            "police": "police --stack cubic --acdc --tenant police=true",
+            "obeys": "dumbbell --stack cubic --acdc --tenant police=true",
+        },
+        [
+            Figure("the greedy guest, Mbit/s", f.mean_of("f1"), scenario="police"),
+            Figure(
+                "each of the others, Mbit/s",
+                f.mean_of("f2", "f3", "f4", "f5"),
+                at_least(0.95, "dctcp"),
+                only=("police", "obeys"),
+            ),
+            *(dataclasses.replace(figure, only=("police", "obeys")) for figure in RTT),
+            Figure("packets policed", f.counter("policed_packets"), at_most(0), only=("obeys",)),
+            Figure("segments sent again", f.tcp("retransmits"), at_most(0), only=("obeys",)),
+        ],
+        seconds=2,
+    ),
+    *(fct(sizes, load) for sizes in ("websearch", "datamining") for load in (0.3, 0.5, 0.8)),
+    transfers("stride", "Stride: each of 17 hosts to the next four in turn"),
+    transfers("shuffle", "Shuffle: each of 17 hosts to all others, two at a time"),
+    Experiment(
+        "parkinglot",
+        "Parking lot: 2 flows over 3 bottlenecks, one over each",
+        "Fair and quick as DCTCP where flows have several bottlenecks.",
+        against("parkinglot"),
+        [
+            *RTT,
+            Figure("long flows, Mbit/s", f.mean_of("long1", "long2"), at_least(0.95, "dctcp")),
+            Figure(
+                "short flows, Mbit/s", f.mean_of("hop1", "hop2", "hop3"), at_least(0.95, "dctcp")
+            ),
+            RETRANSMITS,
+            TIMEOUTS,
+        ],
+        seconds=2,
+        cost=3,
+    ),
+    Experiment(
+        "rpc",
+        "10 KB and 1 MB requests side by side",
+        "Not in the paper: tails of 40 ms (delayed ACK) and 200 ms (RTO) elsewhere (Brakmo 2018).",
+        against("rpc"),
+        [
+            Figure("10 KB, p50 us", f.pooled("small", "p50"), at_most(1.05, "dctcp")),
+            Figure("10 KB, p99 us", f.pooled("small", "p99"), at_most(1.05, "dctcp")),
+            Figure("10 KB, p99.9 us", f.pooled("small", "p99.9"), at_most(1.05, "dctcp")),
+            Figure("10 KB, longest us", f.pooled("small", "max"), at_most(40_000)),
+            Figure("1 MB, p50 us", f.pooled("large", "p50"), at_most(1.05, "dctcp")),
+            Figure("1 MB, p99.9 us", f.pooled("large", "p99.9"), at_most(1.05, "dctcp")),
+            Figure("10 KB requests", f.pooled("small", "n"), at_least(1, "plain")),
+            RETRANSMITS,
+        ],
+        seconds=4,
+    ),
+    Experiment(
+        "partial",
+        "Half of the hosts without AC/DC",
+        "Not in the paper.",
+        {
+            "plain": "partial --stack cubic --plain --mark 0",
+            "plain marking": "partial --stack cubic --plain --mark 98410",
+            "no marking": "partial --stack cubic --acdc --mark 0",
+            "marking": "partial --stack cubic --acdc",
+        },
+        [
+            Figure("with AC/DC, Mbit/s", f.goodput_of(1), at_least(0.95, "plain")),
+            Figure("without, Mbit/s", f.goodput_of(0), at_least(0.95, "plain")),
+            Figure("RTT p50, us", f.rtt("p50"), at_most(1, "plain")),
+            Figure("segments sent again", f.tcp("retransmits")),
+            Figure("retransmission timeouts", f.tcp("timeouts")),
+        ],
+        seconds=2,
+    ),
+    Experiment(
+        "gso",
+        "Guests' stacks with TSO, GSO and GRO",
+        "AC/DC works on segments before the NIC splits them.",
+        {
+            name: f"dumbbell --stack {stack} {how} --offload"
+            for name, stack, how in (
+                ("plain", "paper", "--plain"),
+                ("dctcp", "dctcp", "--plain"),
+                ("cubic", "cubic", "--acdc"),
+                ("paper", "paper", "--acdc"),
+            )
+        },
+        SHARES,
+        seconds=8,
+        cost=0.4,
+    ),
+    Experiment(
+        "gso-incast",
+        "Incast, 16 to 1, with TSO, GSO and GRO",
+        "AC/DC works on segments before the NIC splits them.",
+        against("incast --flows 16", more="--offload"),
+        incast(16).figures,
+        seconds=2,
+        cost=0.6,
+    ),
+    Experiment(
+        "long",
+        "5 flows for a minute",
+        "Not in the paper.",
+        {
+            "dctcp": "dumbbell --stack dctcp --plain",
+            "acdc": "dumbbell --stack cubic --acdc",
+        },
+        [
+            *SHARES,
+            Figure("last fifth over the second", f.drift, at_least(0.99), digits=4),
+            Figure("longest stall, ms", f.stall, at_most(10)),
+        ],
+        seconds=60,
+    ),
+]
