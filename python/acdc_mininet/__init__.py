@@ -15,6 +15,7 @@ marking queue, topologies, and traffic.
 
 It needs Debian's python3-mininet for /usr/bin/python3, root, and build/env."""
 
+from .batch import BatchHost, BatchLink, BatchNet, BatchNode, BatchSwitch
 from .isolation import RUN, enter, isolated
 from .link import FRAME, BpfQueue, MarkingLink, Queue, QueueError, QueueState, RedQueue, has_red
 from .measure import (
@@ -41,6 +42,11 @@ __all__ = [
     "AcdcHost",
     "AcdcNet",
     "AcdcSwitch",
+    "BatchHost",
+    "BatchLink",
+    "BatchNet",
+    "BatchNode",
+    "BatchSwitch",
     "BpfQueue",
     "Dumbbell",
     "Flow",

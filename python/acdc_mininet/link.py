@@ -22,6 +22,7 @@ import math
 import struct
 import subprocess
 import sysconfig
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,11 +45,20 @@ class Queue:
     k: int = 40 * FRAME
     """Bytes above which ECT packets are marked: 2.4 ms of 200 Mbit/s, room for
     the pauses of a datapath in userspace on a shared CPU.  (65 packets at
-    10 Gbit/s, 20 at 1 Gbit/s: the DCTCP commit in Linux, RFC 8257 4.1.)"""
+    10 Gbit/s, 20 at 1 Gbit/s: the DCTCP commit in Linux, RFC 8257 4.1.)
+    0: none are marked (with red)."""
     limit: int = 600_000
     """Bytes of buffer: 24 ms of 200 Mbit/s."""
     drop_not_ect: bool = False
     """Above k drop what is not ECT, as RED does, instead of queueing it."""
+    frame: int = FRAME
+    """Bytes of a full frame of this link."""
+    burst: int = 5
+    """Frames that may leave at once, which makes up for timers that are late;
+    1 where none is, as in virtual time."""
+    delay: float = 0
+    """Seconds that each packet waits here, for want of a longer cable (netem;
+    with it there is no marking)."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +94,14 @@ def run_in(node: Node, *argv: str | Path) -> str:
     return out
 
 
+def batch_in(node: Node, tool: str, lines: Sequence[str]) -> None:
+    """'lines' for 'ip -batch' or 'tc -batch' in the namespaces of 'node'."""
+    process = node.popen([tool, "-batch", "-"], stdin=subprocess.PIPE, text=True)
+    out, err = process.communicate("".join(f"{line}\n" for line in lines))
+    if process.returncode != 0:
+        raise QueueError(f"{node.name}: {tool}: {err.strip() or out.strip()}")
+
+
 @functools.cache
 def has_red() -> bool:
     """Whether this kernel has sch_red, tried on a device made for it."""
@@ -97,16 +115,32 @@ def has_red() -> bool:
     )
 
 
-def add_htb(node: Node, device: str, rate: int) -> None:
-    """Packets leave 'device' at 'rate' bit/s.  The burst of five packets makes
-    up for timers that are late."""
-    burst = str(5 * FRAME)
-    tc = functools.partial(run_in, node, "tc")
-    tc("qdisc", "replace", "dev", device, "root", "handle", "1:", "htb", "default", "1")
-    tc(
-        *("class", "add", "dev", device, "parent", "1:", "classid", "1:1", "htb"),
-        *("rate", f"{rate}bit", "burst", burst, "cburst", burst, "quantum", str(FRAME)),
-    )
+def htb_lines(device: str, queue: Queue) -> list[str]:
+    """For 'tc -batch': packets leave 'device' at the rate of 'queue'."""
+    burst = queue.burst * queue.frame
+    return [
+        f"qdisc replace dev {device} root handle 1: htb default 1",
+        f"class add dev {device} parent 1: classid 1:1 htb rate {queue.rate}bit "
+        f"burst {burst} cburst {burst} quantum {queue.frame}",
+    ]
+
+
+def queue_lines(device: str, queue: Queue) -> list[str]:
+    """For 'tc -batch': 'queue' at the output of 'device'."""
+    leaf = f"qdisc add dev {device} parent 1:1 handle 10:"
+    if queue.delay:
+        leaf += f" netem limit 100000 delay {queue.delay * 1e6:g}us"
+    elif queue.k:
+        # A step at K.  The shortest average that tc accepts: half of it is
+        # the present.
+        leaf += (
+            f" red limit {queue.limit} min {queue.k} max {queue.k + 1} avpkt {queue.frame}"
+            f" burst {math.ceil(queue.k / queue.frame)} bandwidth {queue.rate}bit"
+            f" probability 1 ecn{'' if queue.drop_not_ect else ' nodrop'}"
+        )
+    else:
+        leaf += f" bfifo limit {queue.limit}"
+    return [*htb_lines(device, queue), leaf]
 
 
 class RedQueue:
@@ -116,28 +150,19 @@ class RedQueue:
         self._node, self._device = node, device
         self.queue = queue
         self._max = 0
-        add_htb(node, device, queue.rate)
-        # The shortest average that tc accepts: half of it is the present.
-        burst = math.ceil(queue.k / FRAME)
-        run_in(
-            *(node, "tc", "qdisc", "add", "dev", device, "parent", "1:1", "handle", "10:"),
-            *("red", "limit", str(queue.limit), "min", str(queue.k), "max", str(queue.k + 1)),
-            *("avpkt", str(FRAME), "burst", str(burst), "probability", "1"),
-            *("bandwidth", f"{queue.rate}bit", "ecn"),
-            *([] if queue.drop_not_ect else ["nodrop"]),
-        )
+        batch_in(node, "tc", queue_lines(device, queue))
 
     def read(self) -> QueueState:
         text = run_in(self._node, "tc", "-s", "-j", "qdisc", "show", "dev", self._device)
-        red = next(q for q in json.loads(text) if q["kind"] == "red")
-        self._max = max(self._max, red["backlog"])
+        leaf = next(q for q in json.loads(text) if q["handle"] == "10:")
+        self._max = max(self._max, leaf["backlog"])
         return QueueState(
-            queue=red["backlog"],
+            queue=leaf["backlog"],
             max_queue=self._max,
-            packets=red["packets"],
-            bytes=red["bytes"],
-            marks=red["marked"],
-            drops=red["drops"],
+            packets=leaf["packets"],
+            bytes=leaf["bytes"],
+            marks=leaf.get("marked", 0),
+            drops=leaf["drops"],
         )
 
     def close(self) -> None:
@@ -169,12 +194,9 @@ class BpfQueue:
         self._dir.mkdir()
         run("bpftool", "prog", "loadall", _object(), programs, "pinmaps", maps)
         self._state = maps / "acdc_state"
-        add_htb(node, enqueue[1], queue.rate)
         # Longer than the limit: only the program drops.
-        run_in(
-            *(node, "tc", "qdisc", "add", "dev", enqueue[1], "parent", "1:1"),
-            *("pfifo", "limit", "1000000"),
-        )
+        fifo = f"qdisc add dev {enqueue[1]} parent 1:1 pfifo limit 1000000"
+        batch_in(node, "tc", [*htb_lines(enqueue[1], queue), fifo])
         config = struct.pack(
             "=5I",
             _ifindex(node, enqueue[1]),
@@ -223,9 +245,13 @@ class MarkingLink(Link):
         queue: Queue | None = None,
         back: Queue | None = None,
         marker: str | None = None,
+        mtu: int = 1500,
         **params: Any,  # noqa: ANN401
     ) -> None:
+        self.mtu = mtu
         self.marker = marker or ("red" if has_red() else "bpf")
+        self.own_qdiscs = self.marker == "red"
+        """Whether ovs-vswitchd is to leave them alone."""
         self._wire: Node | None = None
         if self.marker == "bpf":
             mount_bpffs()  # Before the namespace, which copies the mounts.
@@ -253,12 +279,12 @@ class MarkingLink(Link):
         ):
             mac = ["address", address] if address else []
             run_in(
-                *(node, "ip", "link", "add", "name", name, *mac, "type", "veth"),
-                *("peer", "name", end, "netns", str(self._wire.pid)),
+                *(node, "ip", "link", "add", "name", name, *mac, "mtu", str(self.mtu)),
+                *("type", "veth", "peer", "name", end, "mtu", str(self.mtu)),
+                *("netns", str(self._wire.pid)),
             )
-        run_in(self._wire, "ip", "link", "add", "name", "p", "type", "veth", "peer", "name", "q")
-        for end in "abpq":
-            run_in(self._wire, "ip", "link", "set", "dev", end, "up")
+        lines = [f"link add name p mtu {self.mtu} type veth peer name q mtu {self.mtu}"]
+        batch_in(self._wire, "ip", lines + [f"link set dev {end} up" for end in "abpq"])
         return None
 
     def stop(self) -> None:

@@ -92,7 +92,7 @@ class AcdcSwitch(Switch):
                 *("--", "add-port", self.name, intf.name, "--", "set", "interface", intf.name),
                 f"ofport_request={self.ports[intf]}",
             ]
-            if getattr(intf.link, "marker", None) == "red":
+            if getattr(intf.link, "own_qdiscs", False):
                 # Leave the qdiscs of this device alone.
                 words += [
                     *("--", "set", "port", intf.name, f"qos=@{intf.name}"),
@@ -137,7 +137,8 @@ class AcdcNet(Mininet):
         self.ovs = Ovs(rundir or RUN / f"ovs{next(self._numbers)}", programs, datapath)
         self._stopped = False
         params = {"host": AcdcHost, "controller": None, "autoStaticArp": True} | params
-        super().__init__(topo, switch=functools.partial(AcdcSwitch, ovs=self.ovs), **params)
+        params["switch"] = functools.partial(params.get("switch", AcdcSwitch), ovs=self.ovs)
+        super().__init__(topo, **params)
 
     def __enter__(self) -> AcdcNet:
         try:
@@ -184,8 +185,7 @@ class AcdcNet(Mininet):
 
     def bind(self, tenant: str, *hosts: str) -> None:
         """Makes the ports of 'hosts' guest ports of 'tenant'."""
-        for host in hosts:
-            self.ovs.bind(self.guest_port(host), tenant)
+        self.ovs.bind(tenant, *map(self.guest_port, hosts))
 
     def queue(self, source: str, target: str) -> RedQueue | BpfQueue:
         """The queue at the output of 'source' towards 'target'."""

@@ -13,7 +13,9 @@ import os
 import shlex
 import socket
 import subprocess
+import threading
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -54,7 +56,11 @@ class Programs:
         if not path.exists():
             raise OvsError(f"{path}: missing: build first (./boot.sh && ./configure && make)")
         words = shlex.split(path.read_text(), comments=True)
-        env = dict(word.split("=", 1) for word in words if "=" in word)
+        return Programs.from_mapping(dict(word.split("=", 1) for word in words if "=" in word))
+
+    @staticmethod
+    def from_mapping(env: Mapping[str, str]) -> Programs:
+        """From the variables of build/env."""
         appctl = Path(env["OVS_APPCTL"])
         return Programs(
             vswitchd=Path(env["OVS_VSWITCHD"]),
@@ -120,15 +126,31 @@ class Ovs:
             self._daemon(self.programs.ovsdb_server, str(database), f"--remote=p{self._remote}")
             self._await_socket(self.rundir / "db.sock")
             self._run(self.programs.vsctl, f"--db={self._remote}", "--no-wait", "init")
-            self._daemon(self.programs.vswitchd, self._remote)
-            self._await_socket(self.rundir / "ovs-vswitchd.ctl")
+            self._start_switch()
         except BaseException:
             self.stop()
             raise
 
+    def _start_switch(self) -> None:
+        self._daemon(self.programs.vswitchd, self._remote)
+        self._await_socket(self.rundir / "ovs-vswitchd.ctl")
+
+    def restart_switch(self) -> None:
+        """Ends ovs-vswitchd as an upgrade does, and starts it again: flows in
+        the kernel's datapath stay."""
+        self.appctl("exit")
+        self._daemons.pop(self.programs.vswitchd.name).wait()
+        self._start_switch()
+        # A change of the database returns when the switch has taken it.
+        self.vsctl("set", "open_vswitch", ".", "external_ids:restarted=true")
+
     def _daemon(self, program: Path, *args: str) -> None:
         name = program.name
-        started = functools.partial(self._before_exec, program == self.programs.vswitchd)
+        # What forwards is to get the CPU at once; the kernel's datapath does.
+        switch = program == self.programs.vswitchd and self.datapath == "netdev"
+        # It would die with the thread that starts it.
+        die = threading.current_thread() is threading.main_thread()
+        started = functools.partial(self._before_exec, die, switch)
         # A session of its own: Ctrl-C is for the experiment, which then stops
         # this in order.  die_with_parent() is for the case that it cannot.
         self._daemons[name] = subprocess.Popen(
@@ -145,8 +167,9 @@ class Ovs:
         )
 
     @staticmethod
-    def _before_exec(switch: bool) -> None:
-        die_with_parent()
+    def _before_exec(die: bool, switch: bool) -> None:
+        if die:
+            die_with_parent()
         if switch:
             before_others(switch)
 
@@ -266,9 +289,22 @@ class Ovs:
         else:
             self.vsctl("create", "acdc", f"name={name}", *values)
 
-    def bind(self, interface: str, tenant: str) -> None:
-        """Makes 'interface' a guest port of 'tenant'."""
-        self.vsctl("set", "interface", interface, f"other_config:acdc-tenant={tenant}")
+    def set_rules(self, tenant: str, rules: Sequence[str]) -> None:
+        """Rows of ACDC_Rule: "PRIORITY MATCH KEY=VALUE..."."""
+        words: list[str] = []
+        for i, rule in enumerate(rules):
+            priority, match, *values = rule.split()
+            words += [f"--id=@r{i}", "create", "acdc_rule", f"priority={priority}"]
+            words += [f'match="{match}"', *values, "--"]
+        names = ",".join(f"@r{i}" for i in range(len(rules)))
+        self.vsctl(*words, "set", "acdc", tenant, f"rules=[{names}]")
+
+    def bind(self, tenant: str, *interfaces: str) -> None:
+        """Makes 'interfaces' guest ports of 'tenant'."""
+        words: list[str] = []
+        for name in interfaces:
+            words += ["--", "set", "interface", name, f"other_config:acdc-tenant={tenant}"]
+        self.vsctl(*words[1:])
 
     def acdc(self, command: str, *args: str) -> Any:  # noqa: ANN401
         """`ovs-appctl acdc/COMMAND ARGS --json`, decoded."""

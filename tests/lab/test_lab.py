@@ -135,6 +135,29 @@ def test_without_a_tenant_as_the_stock_module(lab: Any) -> None:
         assert patched["rtt_us"][quantile] == pytest.approx(stock["rtt_us"][quantile], rel=0.03)
 
 
+def test_native(lab: Any) -> None:
+    """The same scenarios on this machine's kernel and clock; how fast is not
+    for a test to say."""
+    result = lab(
+        "dumbbell --native --userspace --stack cubic --acdc --flows 2 --seconds 2"
+        " --rate 100mbit --delay 0 --mark 30000 --rto-min 0"
+    )
+    assert_clean(result)
+    assert counters(result)["flows_capable"] == 2 * len(result["flows"])
+    assert sum(queue["marks"] for queue in result["queues"]) > 0
+    assert all(flow["goodput_mbps"] > 0 for flow in result["flows"] if flow["kind"] == "bulk")
+
+
+def test_native_tells_what_the_kernel_lacks() -> None:
+    done = subprocess.run(
+        [LAB / "run", "dumbbell", "--native", "--stack", "no_such_stack"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "this kernel has no" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_figures() -> None:
     assert results.jain([1, 1, 1, 1]) == 1
     assert results.jain([1, 0, 0, 0]) == 0.25

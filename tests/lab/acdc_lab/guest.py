@@ -15,14 +15,14 @@ import threading
 import time
 import traceback
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from acdc_lab import results  # noqa: E402
 from acdc_lab.control import Control  # noqa: E402
-from acdc_lab.net import CommandError, Network, sh  # noqa: E402
-from acdc_lab.ovs import OpenVSwitch  # noqa: E402
+from acdc_lab.net import CommandError, Network, am, sh, trunk_ends  # noqa: E402
 from acdc_lab.scenarios import SCENARIOS, Options, Plan, Tenant, Traffic  # noqa: E402
 
 PORT = 5001
@@ -49,79 +49,93 @@ class Run:
         self.tool: str = config["tool"]
         self.options = Options.from_json(config["options"])
         self.plan: Plan = SCENARIOS[self.options.scenario](self.options)
-        self.net = Network(self.plan, self.options)
-        self.ovs = OpenVSwitch(
-            config["programs"], Path("/run/acdc-ovs") if self.virtual else run_dir / "ovs",
-            self.options.datapath,
-        )  # fmt: skip
+        self.programs = am.Programs.from_mapping(config["programs"])
+        self.net: Network
         self.helpers: list[subprocess.Popen[bytes]] = []
         self.trace: list[dict[str, Any]] = []
         self.start_ns = 0
 
     def run(self) -> dict[str, Any]:
+        if not self.virtual:
+            self._check_kernel()
+        say("topology")
+        self.net = Network(self.plan, self.options, self.programs, am.RUN / "ovs", self.virtual)
         try:
-            if not self.virtual:
-                self._check_kernel()
-            say("topology")
-            self.net.build()
-            say("Open vSwitch")
-            self.ovs.start(handlers_need_time=self.virtual)
-            self._configure_switch()
-            for host in self.plan.hosts:
-                if host.greedy:
-                    with self.net.inside(host.name):
-                        sh("nft", "-f", "-", stdin=GREEDY)
-            self.net.announce()
-            self._servers()
-            if self.options.capture:
-                self._capture()
-            before = {host: self.net.counters(host) for host in self.net.hosts}
-            clients = self._clients()
-            say("traffic")
-            outputs = self._wait(clients)
-            say("counters")
-            after = {host: self.net.counters(host) for host in self.net.hosts}
-            return self._result(outputs, before, after)
+            return self._run()
         finally:
             self._log_files()
             for helper in self.helpers:
                 helper.terminate()
                 helper.wait()
-            self.ovs.stop()
-            self.net.close()
+            if not self.virtual:  # There all ends with the kernel.
+                self.net.close()
+
+    def _run(self) -> dict[str, Any]:
+        say("Open vSwitch")
+        if self.virtual:
+            # ovs-vswitchd takes the count of processors, which that of its
+            # handlers depends on, after 10 s of monotonic time.
+            time.sleep(11)
+        self.net.start()
+        if self.options.acdc:
+            self._tenants()
+        for host in self.plan.hosts:
+            if host.greedy:
+                with self.net.inside(host.name):
+                    sh("nft", "-f", "-", stdin=GREEDY)
+        self.net.announce()
+        self._servers()
+        if self.options.capture:
+            self._capture()
+        before = {host: self.net.counters(host) for host in self.net.hosts}
+        clients = self._clients()
+        say("traffic")
+        outputs = self._wait(clients)
+        say("counters")
+        after = {host: self.net.counters(host) for host in self.net.hosts}
+        return self._result(outputs, before, after)
 
     def _check_kernel(self) -> None:
         """Tells what this machine's kernel lacks, before anything is made."""
-        sh("ip", "link", "set", "lo", "up")
-        tries = {"sch_htb": "htb"}
-        if self.options.mark:
-            tries["sch_red, which marks (--mark 0 does without)"] = (
-                "red limit 100000 avpkt 1000 min 10000 max 10001 burst 11"
-            )
-        if self.options.delay:
-            tries["sch_netem, which delays (--delay 0 does without)"] = "netem delay 1ms"
-        for name, qdisc in tries.items():
+        options = self.options
+        qdiscs = {"sch_htb": "htb"}
+        if options.delay or any(host.delay for host in self.plan.hosts):
+            qdiscs["sch_netem, which delays (--delay 0 does without)"] = "netem delay 1ms"
+        for name, qdisc in qdiscs.items():
             try:
                 sh("tc", "qdisc", "replace", "dev", "lo", "root", *qdisc.split())
             except CommandError as error:
                 raise CommandError(f"this kernel has no {name}") from error
         sh("tc", "qdisc", "del", "dev", "lo", "root")
+        if options.mark and not am.has_red() and not (which("clang") and which("bpftool")):
+            raise CommandError(
+                "this kernel has no sch_red, and marking without it needs clang and bpftool"
+                " (--mark 0 does without)"
+            )
+        families = {"ovs_datapath": "openvswitch"} | (
+            {"ovs_acdc": "AC/DC in its openvswitch"} if options.acdc else {}
+        )
+        for family, name in families.items() if options.datapath == "system" else ():
+            try:
+                sh("genl", "ctrl", "get", "name", family)
+            except CommandError as error:
+                raise CommandError(
+                    f"this kernel has no {name} (--userspace does without)"
+                ) from error
+        missing = {host.stack for host in self.plan.hosts}
+        missing -= set(am.available_stacks())
+        if missing:
+            raise CommandError(f"this kernel has no {', '.join(sorted(missing))} (--stack)")
 
-    def _configure_switch(self) -> None:
+    def _tenants(self) -> None:
         options = self.options
-        for switch in self.plan.switches:
-            self.ovs.add_bridge(switch)
-            ports = [port.name for port in self.net.ports if port.switch == switch]
-            self.ovs.add_ports(switch, ports)
-        if options.acdc:
-            for name in sorted({host.tenant for host in self.plan.hosts} - {""}):
-                tenant = self.plan.tenants.get(name, Tenant())
-                self.ovs.set_tenant(
-                    name, options.tenant | tenant.settings, tenant.rules + options.rules
-                )
-            for port in self.net.ports:
-                if port.host and self.net.hosts[port.host].tenant:
-                    self.ovs.bind(port.name, self.net.hosts[port.host].tenant)
+        tenants = {host.name: host.tenant for host in self.plan.hosts if host.tenant}
+        for name in sorted(set(tenants.values())):
+            tenant = self.plan.tenants.get(name, Tenant())
+            self.net.ovs.set_tenant(name, **options.tenant | tenant.settings)
+            if rules := tenant.rules + options.rules:
+                self.net.ovs.set_rules(name, rules)
+        self.net.bind(tenants)
 
     def _servers(self) -> None:
         targets = {name for traffic in self.plan.traffic for name in traffic.to}
@@ -134,16 +148,17 @@ class Run:
 
     def _capture(self) -> None:
         self.dir.joinpath("pcap").mkdir(exist_ok=True)
-        for port in self.net.ports:
-            # 'eth0' of a guest is what the guest sees, the trunk what the
-            # network sees: the engine is between the two.
-            name = port.host or port.name
-            device = "eth0" if port.host else port.name
+        # 'eth0' of a guest is what the guest sees, the trunk what the network
+        # sees: the engine is between the two.
+        places = [(host, "eth0") for host in self.net.hosts]
+        places += [("", end) for trunk in self.plan.trunks for end in trunk_ends(trunk)]
+        for host, device in places:
+            name = host or device
             command = [
                 "tcpdump", "-i", device, "-s", "140", "-U", "-Z", "root",
                 "-w", str(self.dir / "pcap" / f"{name}.pcap"), "tcp",
             ]  # fmt: skip
-            with self.net.inside(port.host) if port.host else contextlib.nullcontext():
+            with self.net.inside(host) if host else contextlib.nullcontext():
                 self.helpers.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
         time.sleep(1)
 
@@ -220,8 +235,8 @@ class Run:
 
     def _trace(self) -> None:
         options = self.options
-        pid = self.ovs.daemons["OVS_VSWITCHD"].pid
-        control = Control(self.ovs.dir / f"ovs-vswitchd.{pid}.ctl") if options.acdc else None
+        socket = self.net.ovs.rundir / "ovs-vswitchd.ctl"
+        control = Control(socket) if options.acdc else None
         for i in range(1, round(options.seconds / options.trace) + 1):
             self._sleep_to(i * options.trace)
             entry: dict[str, Any] = {"t": i * options.trace}
@@ -233,18 +248,18 @@ class Run:
     def _change(self) -> None:
         for change in self.plan.changes:
             self._sleep_to(change.at)
-            self.ovs.vsctl(
+            self.net.ovs.vsctl(
                 "set", "acdc", change.tenant, *(f"{k}={v}" for k, v in change.settings.items())
             )
 
     def _restart(self) -> None:
         self._sleep_to(self.options.restart)
-        self.ovs.restart_switch()
+        self.net.ovs.restart_switch()
         # It knows no addresses now, and would flood for half a second.
         self.net.announce()
 
     def _log_files(self) -> None:
-        for log in self.ovs.dir.glob("*.log"):
+        for log in self.net.ovs.rundir.glob("*.log"):
             (self.dir / log.name).write_bytes(log.read_bytes())
 
     def _result(
@@ -311,8 +326,8 @@ class Run:
         }
         self.dir.joinpath("rtt.json").write_text(json.dumps(rtt))
         if options.acdc:
-            result["engine"] = self.ovs.appctl_json("acdc/stats")
-            result["engine_flows"] = self.ovs.appctl_json("acdc/dump-flows")
+            result["engine"] = self.net.ovs.acdc("stats")
+            result["engine_flows"] = self.net.ovs.acdc("dump-flows")
         if self.trace:
             result["trace"] = self.trace
         return result
@@ -336,13 +351,15 @@ def main() -> int:
     parser.add_argument("--poweroff", action="store_true", help="this is process 1")
     parser.add_argument("run_dir", type=Path)
     args = parser.parse_args()
+    if not args.poweroff:
+        am.enter()
     status = 1
     try:
         config = json.loads((args.run_dir / "config.json").read_text())
         result = Run(args.run_dir, config).run()
         (args.run_dir / "result.json").write_text(json.dumps(result))
         status = 0
-    except CommandError as problem:
+    except (CommandError, am.OvsError, am.QueueError) as problem:
         say(f"failed: {problem}")
     except Exception:
         error = traceback.format_exc()
