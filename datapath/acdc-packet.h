@@ -70,8 +70,13 @@ static inline uint32_t acdc_pkt_ip_len(const struct acdc_pkt *p)
 static inline uint32_t acdc_pkt_mtu_len(const struct acdc_pkt *p)
 {
     uint32_t tags = p->ethertype ? 0 : (uint32_t) p->l3_ofs - ACDC_ETH_HLEN;
+    uint16_t first = tags ? acdc_get16(p->data + 12) : 0;
 
-    if (tags && acdc_get16(p->data + 12) == ACDC_ETHERTYPE_VLAN) {
+    if (p->tag_type) {
+        tags += ACDC_VLAN_HLEN;
+        first = p->tag_type;
+    }
+    if (first == ACDC_ETHERTYPE_VLAN) {
         tags -= ACDC_VLAN_HLEN;
     }
     return acdc_pkt_ip_len(p) + tags;

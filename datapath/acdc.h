@@ -174,6 +174,8 @@ struct acdc_pkt {
     uint16_t ethertype;         /* Of the IP header, host order, or 0: 'data'
                                  * is an Ethernet header and the engine
                                  * parses it (up to two VLAN tags). */
+    uint16_t tag_type;          /* TPID of a VLAN tag that the host keeps apart
+                                 * from 'data', the first one then, or 0. */
     bool gso;                   /* To be segmented by TSO/GSO later. */
     bool csum_partial;          /* The TCP checksum field holds the sum of the
                                  * pseudo header only, the rest is left to

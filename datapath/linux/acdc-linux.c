@@ -165,6 +165,8 @@ static struct sk_buff *acdc_way_through(struct acdc_port *port,
 	acdc_pkt_init(&p, skb->data, skb->len, skb_headlen(skb));
 	if (vport->dev->type != ARPHRD_ETHER)
 		p.ethertype = ntohs(skb->protocol);
+	if (skb_vlan_tag_present(skb))
+		p.tag_type = ntohs(skb->vlan_proto);
 	p.gso = skb_is_gso(skb);
 	p.csum_partial = skb->ip_summed == CHECKSUM_PARTIAL;
 	p.host = skb;
