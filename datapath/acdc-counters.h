@@ -49,6 +49,7 @@ ACDC_COUNTER(WINDOW_REWRITTEN,  "window_rewritten",  "receive windows made small
 ACDC_COUNTER(UPDATES_ABSORBED,  "updates_absorbed",  "window updates that would have become duplicate ACKs, dropped")
 ACDC_COUNTER(POLICED_PACKETS,   "policed_packets",   "packets dropped beyond the offered window")
 ACDC_COUNTER(POLICED_BYTES,     "policed_bytes",     "payload bytes dropped beyond the offered window")
+ACDC_COUNTER(ACK_OPTIMISTIC,    "ack_optimistic",    "packets of the guest that acknowledge data that did not arrive, dropped when policing")
 
 /* Untouched packets, by reason. */
 ACDC_COUNTER(UNTOUCHED_NOT_TCP, "untouched_not_tcp", "not TCP over IPv4 or IPv6")

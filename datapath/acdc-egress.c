@@ -108,6 +108,18 @@ track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
     return true;
 }
 
+/* An optimistic ACK (Savage et al., "TCP congestion control with a misbehaving
+ * receiver", 1999): its sender wants more than its share of the path to it,
+ * before it has anything, and a sender that believes it has no ACK clock. */
+static bool
+is_optimistic(const struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    return (p->tcp_flags & ACDC_TCP_ACK)
+           && (f->state == ACDC_FLOW_ESTABLISHED
+               || f->state == ACDC_FLOW_CLOSING)
+           && seq_after(p->ack, f->rcv_nxt + 1);        /* A FIN counts 1. */
+}
+
 /* Reports to the sending side what arrived here: on a pure ACK always, on
  * data where it fits, else in a FACK when there is news. */
 static void
@@ -203,6 +215,14 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         /* The handshake was not answered yet: a RST, or nonsense. */
         acdc_flow_note_end(ctx, f, p);
         return true;
+    }
+    if (is_optimistic(f, p)) {
+        ACDC_COUNT(ctx, ACK_OPTIMISTIC, 1);
+        if (params->police && params->enabled
+            && params->mode == ACDC_MODE_ENFORCE) {
+            p->verdict = ACDC_DROP;
+            return true;
+        }
     }
     if (!track_data(ctx, f, params, p)) {
         p->verdict = ACDC_DROP;

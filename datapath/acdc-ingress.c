@@ -255,6 +255,18 @@ finish_fack(struct acdc_ctx *ctx, struct acdc_flow *f,
     ACDC_COUNT(ctx, WINDOW_UPDATES, 1);
 }
 
+/* How far the data to the guest reaches. */
+static void
+note_data(struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    uint32_t end = p->seq + p->payload;
+
+    if ((p->payload || (p->tcp_flags & ACDC_TCP_FIN))
+        && seq_after(end, f->rcv_nxt)) {
+        f->rcv_nxt = end;
+    }
+}
+
 static void
 ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 {
@@ -283,6 +295,7 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     if ((f->flags & ACDC_F_OFFERED) && (f->flags & ACDC_F_PEER)) {
         if (!acdc_pkt_make_writable(p)) {
             ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
+            note_data(f, p);
             return;
         }
         count_received(ctx, f, p, is_dressed(f, p) && hide_ecn(p));
@@ -315,13 +328,7 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         /* The guest's own marks, for the operator to see. */
         count_received(ctx, f, p, acdc_pkt_ecn(p) == ACDC_ECN_CE);
     }
-    if (p->payload || (p->tcp_flags & ACDC_TCP_FIN)) {
-        uint32_t end = p->seq + p->payload;
-
-        if (seq_after(end, f->rcv_nxt)) {
-            f->rcv_nxt = end;
-        }
-    }
+    note_data(f, p);
     if (!(f->flags & ACDC_F_LAW)) {
         acdc_flow_note_end(ctx, f, p);
         p->verdict = fack ? ACDC_DROP : ACDC_PASS;

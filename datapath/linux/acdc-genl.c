@@ -32,6 +32,11 @@ static struct netlink_range_validation max_flows_range = {
 	.max = ACDC_FLOWS_MAX,
 };
 
+/* Limits above S16_MAX do not fit into a policy itself. */
+static struct netlink_range_validation port_no_range = {
+	.max = DP_MAX_PORTS - 1,
+};
+
 static const struct nla_policy params_policy[ACDC_P_LAST + 1] = {
 	[ACDC_P_BETA] = NLA_POLICY_FULL_RANGE(NLA_U32, &beta_range),
 	[ACDC_P_GAIN] = NLA_POLICY_FULL_RANGE(NLA_U32, &gain_range),
@@ -66,7 +71,7 @@ static const struct nla_policy acdc_policy[ACDC_A_LAST + 1] = {
 	[ACDC_A_PARAMS] = NLA_POLICY_NESTED(params_policy),
 	[ACDC_A_MAX_HALF_OPEN] = { .type = NLA_U32 },
 	[ACDC_A_RULES] = { .type = NLA_NESTED },
-	[ACDC_A_PORT_NO] = NLA_POLICY_MAX(NLA_U32, DP_MAX_PORTS - 1),
+	[ACDC_A_PORT_NO] = NLA_POLICY_FULL_RANGE(NLA_U32, &port_no_range),
 	[ACDC_A_PORT_NAME] = { .type = NLA_NUL_STRING,
 			       .len = ACDC_NAME_LEN - 1 },
 	[ACDC_A_INDEX] = { .type = NLA_U32 },

@@ -379,6 +379,76 @@ test_policing(void)
     sim_done(&s);
 }
 
+/* Receivers that want more than their share (Savage et al., 1999). */
+static void
+test_hostile_receiver(void)
+{
+    struct acdc_params params = acdc_params_default;
+    struct tcp_spec spec;
+    struct packet *p;
+    uint32_t whole;
+    struct sim s;
+    int i;
+
+    /* ACK splitting: growth is by bytes. */
+    connect(&s, &params);
+    for (i = 0; i < 10; i++) {
+        sim_data(&s, 0, 1448, false);
+    }
+    s.now += SIM_MS;
+    packet_free(sim_ack(&s, 1));
+    whole = info(&s, 0).window;
+    sim_done(&s);
+    connect(&s, &params);
+    for (i = 0; i < 10; i++) {
+        sim_data(&s, 0, 1448, false);
+    }
+    s.now += SIM_MS;
+    s.guest[1].rcv_nxt -= 14480;
+    for (i = 0; i < 1448; i++) {
+        s.guest[1].rcv_nxt += 10;
+        packet_free_list(sim_ack(&s, 1));
+    }
+    ok(info(&s, 0).window <= whole && info(&s, 0).window > 20000,
+       "1448 ACKs are worth no more than one");
+    sim_done(&s);
+
+    /* Optimistic ACKs: of data on its way. */
+    for (i = 0; i < 2; i++) {
+        params.police = i;
+        connect(&s, &params);
+        sim_data(&s, 0, 1448, false);
+        spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
+        p = sim_egress(&s, 1, packet_make(&spec));
+        is_u64(packet_count(p), 1, "an ACK of what arrived");
+        packet_free_list(p);
+        spec.ack++;
+        p = sim_egress(&s, 1, packet_make(&spec));
+        is_u64(packet_count(p), 1, "and of a FIN");
+        packet_free_list(p);
+        is_u64(sim_counter(&s, 1, ACDC_C_ACK_OPTIMISTIC), 0, "not counted");
+        spec.ack++;
+        p = sim_egress(&s, 1, packet_make(&spec));
+        is_u64(packet_count(p), !i, "an optimistic ACK %s",
+               i ? "is policed" : "passes");
+        packet_free_list(p);
+        is_u64(sim_counter(&s, 1, ACDC_C_ACK_OPTIMISTIC), 1, "counted");
+        sim_done(&s);
+    }
+
+    /* Data for which there was no memory was seen all the same. */
+    connect(&s, &params);
+    spec = sim_spec(&s, 0, ACDC_TCP_ACK, 1448);
+    p = sim_egress(&s, 0, packet_make(&spec));
+    host_fail(HOST_WRITABLE, 1, 1);
+    packet_free_list(sim_ingress(&s, 1, p));
+    s.guest[1].rcv_nxt += 1448;
+    packet_free_list(sim_ack(&s, 1));
+    is_u64(sim_counter(&s, 1, ACDC_C_UNTOUCHED_MEMORY), 1, "no memory");
+    is_u64(sim_counter(&s, 1, ACDC_C_ACK_OPTIMISTIC), 0, "an honest ACK");
+    sim_done(&s);
+}
+
 /* Computes and reports, and touches no packet. */
 static void
 test_observe(void)
@@ -509,6 +579,7 @@ main(void)
     test_algorithms();
     test_fallback();
     test_policing();
+    test_hostile_receiver();
     test_observe();
     test_live();
     test_updates();
