@@ -58,6 +58,18 @@ count_received(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
 }
 
+/* Whether the other end of the connection may have sent this now, and not
+ * somebody who knows its addresses and ports but not its sequence numbers
+ * (RFC 5961 section 5).  Nothing is that late or early: no network holds 16 MB
+ * of a connection. */
+static bool
+is_plausible(const struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    return p->seq - f->rcv_nxt + ACDC_PLAUSIBLE < 2u * ACDC_PLAUSIBLE
+           && !seq_after(p->ack, f->snd_nxt)
+           && !seq_before(p->ack, f->snd_una - ACDC_PLAUSIBLE);
+}
+
 /* What a report adds to the one before.  False: nothing to be believed, and
  * '*d_ce' and '*d_total' stay. */
 static bool
@@ -299,9 +311,9 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
             return;
         }
         count_received(ctx, f, p, is_dressed(f, p) && hide_ecn(p));
-        if ((p->opt_flags & ACDC_O_FEEDBACK)
-            && (p->seq - f->rcv_nxt) + (1u << 30) < 1u << 31
-            && !seq_after(p->ack, f->snd_nxt)) {
+        if ((p->opt_flags & ACDC_O_FEEDBACK) && !is_plausible(f, p)) {
+            ACDC_COUNT(ctx, FEEDBACK_BAD, 1);
+        } else if (p->opt_flags & ACDC_O_FEEDBACK) {
             if (fack) {
                 ACDC_COUNT(ctx, FACK_RECEIVED, 1);
             } else {

@@ -25,6 +25,9 @@ enum {
     ACDC_FEEDBACK_RESYNC = 4,       /* Impossible reports in a row after which
                                      * counting starts anew: the network may
                                      * have duplicated packets. */
+    ACDC_PLAUSIBLE = 1 << 24,       /* Bytes: what is further from the
+                                     * connection's present was not sent by
+                                     * the other end, see is_plausible(). */
     ACDC_EVICT_SCAN = 256,          /* Flows looked at to make room for one. */
     ACDC_SYNS_MAX = 15,         /* Counters that stop there. */
     ACDC_DUPACKS_MAX = 127,

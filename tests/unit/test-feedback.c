@@ -169,6 +169,26 @@ test_bad(void)
            "fewer marked than before is impossible");
     sim_done(&s);
 
+    /* An outsider, who does not know the sequence numbers. */
+    sim_init(&s, NULL, NULL);
+    sim_connect(&s);
+    for (i = 0; i < 10; i++) {
+        sim_data(&s, 0, 1000, false);
+    }
+    for (i = 0; i < 5; i++) {
+        struct sim_guest was = s.guest[1];
+
+        s.guest[1].snd_nxt += i == 0 ? 20000000 : i == 1 ? -20000000u : 0;
+        s.guest[1].rcv_nxt += i == 2 ? 1 : i == 3 ? -20000000u : 0;
+        packet_free_list(report(&s, 2000, 5000, i % 2));
+        s.guest[1] = was;
+        is_u64(sim_counter(&s, 0, ACDC_C_FEEDBACK_BAD), i < 4 ? i + 1 : 4,
+               "%s", i < 4 ? "far from the connection's present" : "here");
+        is_u64(info(&s, 0).fb_total, i < 4 ? 0 : 5000, "%sbelieved",
+               i < 4 ? "not " : "");
+    }
+    sim_done(&s);
+
     /* A network that duplicated packets: resync, and then reports count. */
     sim_init(&s, NULL, NULL);
     sim_connect(&s);
