@@ -992,9 +992,11 @@ acdc_ovsdb_run(struct ovsdb_idl *idl)
         || (stats_due && any_error())) {
         reconcile(idl, cfg);
     }
-    connectivity_seqno = seqno;
-
     run_status(idl);
+
+    /* Opening a dpif opens the netdevs of its tunnels, which is a change of
+     * connectivity too: not one to reconcile for, again and again. */
+    connectivity_seqno = seq_read(connectivity_seq_get());
 }
 
 void
