@@ -106,6 +106,9 @@ class BatchNode(Node):
                     nodad = " nodad" if ":" in intf.ip else ""
                     lines.append(f"addr add {intf.ip}/{intf.prefixLen} dev {intf}{nodad}")
                 lines.append(f"link set {intf} up")
+                far = intf.link.intf2 if intf.link.intf1 is intf else intf.link.intf1
+                if intf.ip and far.ip:
+                    lines.append(f"neigh add {far.ip} lladdr {far.mac} dev {intf}")
         return lines
 
     def tc_lines(self) -> list[str]:
@@ -163,7 +166,16 @@ class BatchHost(BatchNode, AcdcHost):
 
 
 class BatchSwitch(BatchNode, AcdcSwitch):
-    """A bridge."""
+    """A bridge; with 'inNamespace' a hypervisor of its own."""
+
+    def start(self, controllers: Sequence[Node]) -> None:
+        with self.inside():
+            super().start(controllers)
+
+    def restart(self) -> None:
+        """Of its ovs-vswitchd, and so of all bridges in that."""
+        with self.inside():
+            self.ovs.restart_switch()
 
 
 class BatchIntf(Intf):
@@ -171,7 +183,9 @@ class BatchIntf(Intf):
 
     queue: Queue | None = None
 
-    def config(self, mac: str | None = None, **params: Any) -> dict[str, Any]:  # noqa: ANN401
+    def config(self, ip: str | None = None, **params: Any) -> dict[str, Any]:  # noqa: ANN401
+        if ip:
+            self.setIP(ip)
         return {}
 
     def setMAC(self, macstr: str) -> None:  # noqa: N802

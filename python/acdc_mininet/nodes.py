@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from mininet.link import Intf
 from mininet.net import Mininet
 from mininet.node import Host, Node, Switch
 from mininet.topo import Topo
@@ -63,7 +64,10 @@ class AcdcHost(Host):
 
 class AcdcSwitch(Switch):
     """A bridge of 'ovs'.  It learns addresses, unless 'flows' (as ovs-ofctl
-    takes them) say how to forward; 'groups' come before them."""
+    takes them) say how to forward; 'groups' come before them.
+
+    Each device is a port, but one with an address: that is the hypervisor's
+    own, for 'tunnels' of (port, type, remote address)."""
 
     def __init__(
         self,
@@ -71,14 +75,17 @@ class AcdcSwitch(Switch):
         ovs: Ovs,
         flows: Sequence[str] = (),
         groups: Sequence[str] = (),
+        tunnels: Sequence[tuple[str, str, str]] = (),
         **params: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(name, **params)
         self.ovs = ovs
+        self._tunnels = list(tunnels)
         self._flows = list(flows)
         self._groups = list(groups)
 
     def start(self, controllers: Sequence[Node]) -> None:
+        self.ovs.start()
         mode = "secure" if self._flows else "standalone"
         words = [
             *("add-br", self.name, "--", "set", "bridge", self.name),
@@ -86,7 +93,7 @@ class AcdcSwitch(Switch):
             *(f"other_config:datapath-id={self.dpid}",),
         ]
         for intf in self.intfList():
-            if intf.name == "lo":
+            if intf.name == "lo" or intf.ip:
                 continue
             words += [
                 *("--", "add-port", self.name, intf.name, "--", "set", "interface", intf.name),
@@ -98,6 +105,9 @@ class AcdcSwitch(Switch):
                     *("--", "set", "port", intf.name, f"qos=@{intf.name}"),
                     *("--", f"--id=@{intf.name}", "create", "qos", "type=linux-noop"),
                 ]
+        for port, kind, remote in self._tunnels:
+            words += ["--", "add-port", self.name, port, "--", "set", "interface", port]
+            words += [f"type={kind}", f"options:remote_ip={remote}"]
         self.ovs.vsctl(*words)
         for group in self._groups:
             self.ovs.ofctl("-O", "OpenFlow15", "add-group", self.name, group)
@@ -135,6 +145,7 @@ class AcdcNet(Mininet):
             raise RuntimeError("call acdc_mininet.enter() first: Mininet changes its namespace")
         Mininet.inited = True  # Else it sets the machine's sysctls.
         self.ovs = Ovs(rundir or RUN / f"ovs{next(self._numbers)}", programs, datapath)
+        """That of all switches without a namespace of their own."""
         self._stopped = False
         params = {"host": AcdcHost, "controller": None, "autoStaticArp": True} | params
         params["switch"] = functools.partial(params.get("switch", AcdcSwitch), ovs=self.ovs)
@@ -156,18 +167,36 @@ class AcdcNet(Mininet):
     ) -> None:
         self.stop()
 
+    @property
+    def hypervisors(self) -> list[Ovs]:
+        """Every Open vSwitch of this network, once."""
+        return list({id(switch.ovs): switch.ovs for switch in self.switches}.values())
+
+    def addSwitch(  # noqa: N802
+        self,
+        name: str,
+        cls: type | None = None,
+        **params: Any,  # noqa: ANN401
+    ) -> AcdcSwitch:
+        if params.get("inNamespace"):  # It is a hypervisor of its own.
+            rundir = self.ovs.rundir / name
+            params["ovs"] = Ovs(rundir, self.ovs.programs, self.ovs.datapath)
+        switch: AcdcSwitch = super().addSwitch(name, cls, **params)
+        return switch
+
     def start(self) -> None:
-        self.ovs.start()
         super().start()
-        if self.ovs.datapath == "netdev":
-            self.ovs.enlarge_buffers()
+        for ovs in self.hypervisors:
+            if ovs.datapath == "netdev":
+                ovs.enlarge_buffers()
 
     def stop(self) -> None:
         if self._stopped:
             return
         self._stopped = True
         try:
-            self.ovs.check()
+            for ovs in self.hypervisors:
+                ovs.check()
             super().stop()
         except Exception:
             # ovs-vswitchd has died: without it bridges cannot be taken down in
@@ -175,17 +204,24 @@ class AcdcNet(Mininet):
             for node in [*self.hosts, *self.switches]:
                 node.terminate()
         finally:
-            self.ovs.stop()
+            for ovs in self.hypervisors:
+                ovs.stop()
+
+    def _guest_intf(self, host: str) -> Intf:
+        intf = self[host].defaultIntf()
+        near, far = intf.link.intf1, intf.link.intf2
+        return far if near is intf else near
 
     def guest_port(self, host: str) -> str:
         """The name of the switch's interface that leads to 'host'."""
-        intf = self[host].defaultIntf()
-        near, far = intf.link.intf1, intf.link.intf2
-        return str((far if near is intf else near).name)
+        return str(self._guest_intf(host).name)
 
     def bind(self, tenant: str, *hosts: str) -> None:
         """Makes the ports of 'hosts' guest ports of 'tenant'."""
-        self.ovs.bind(tenant, *map(self.guest_port, hosts))
+        for ovs in self.hypervisors:
+            ports = [intf.name for intf in map(self._guest_intf, hosts) if intf.node.ovs is ovs]
+            if ports:
+                ovs.bind(tenant, *ports)
 
     def queue(self, source: str, target: str) -> RedQueue | BpfQueue:
         """The queue at the output of 'source' towards 'target'."""

@@ -114,6 +114,23 @@ def test_forms_of_packets(lab: Any, more: str) -> None:
     assert acdc["rtt_us"]["p50"] <= 1.3 * native["rtt_us"]["p50"]
 
 
+@pytest.mark.parametrize("tunnel", ["vxlan", "geneve"])
+def test_tunnels(lab: Any, tunnel: str) -> None:
+    """Two hypervisors; the switch between them marks the outer header."""
+    native = lab(f"dumbbell --stack dctcp --plain --flows 3 --seconds 0.3 --tunnel {tunnel}")
+    acdc = lab(f"dumbbell --stack cubic --acdc --flows 3 --seconds 0.3 --tunnel {tunnel}")
+    assert_clean(acdc)
+    assert len(acdc["engine"]["datapaths"]) == 2
+    # Each connection is two flows: at the sender's vSwitch, at the receiver's.
+    assert counters(acdc)["flows_capable"] == 2 * len(acdc["flows"])
+    marks = sum(queue["marks"] for queue in acdc["queues"])
+    assert 0 < counters(acdc)["ce_packets"] <= marks
+    assert acdc["tcp"]["retransmits"] == 0
+    assert acdc["goodput_mbps"] >= 0.97 * native["goodput_mbps"]
+    for quantile in ("p50", "p99"):
+        assert acdc["rtt_us"][quantile] <= 1.3 * native["rtt_us"][quantile]
+
+
 def test_flows_outlive_a_restart_of_ovs_vswitchd(lab: Any) -> None:
     line = "dumbbell --flows 3 --seconds 1 --restart 0.4"
     plain = lab(f"{line} --stack dctcp --plain")

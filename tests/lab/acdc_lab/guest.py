@@ -5,7 +5,6 @@ its own.  Reads RUN_DIR/config.json, writes RUN_DIR/result.json."""
 from __future__ import annotations
 
 import argparse
-import contextlib
 import ctypes
 import json
 import os
@@ -132,9 +131,10 @@ class Run:
         tenants = {host.name: host.tenant for host in self.plan.hosts if host.tenant}
         for name in sorted(set(tenants.values())):
             tenant = self.plan.tenants.get(name, Tenant())
-            self.net.ovs.set_tenant(name, **options.tenant | tenant.settings)
-            if rules := tenant.rules + options.rules:
-                self.net.ovs.set_rules(name, rules)
+            for ovs in self.net.hypervisors:
+                ovs.set_tenant(name, **options.tenant | tenant.settings)
+                if rules := tenant.rules + options.rules:
+                    ovs.set_rules(name, rules)
         self.net.bind(tenants)
 
     def _servers(self) -> None:
@@ -150,15 +150,16 @@ class Run:
         self.dir.joinpath("pcap").mkdir(exist_ok=True)
         # 'eth0' of a guest is what the guest sees, the trunk what the network
         # sees: the engine is between the two.
-        places = [(host, "eth0") for host in self.net.hosts]
-        places += [("", end) for trunk in self.plan.trunks for end in trunk_ends(trunk)]
-        for host, device in places:
-            name = host or device
+        places = [(host, host, "eth0") for host in self.net.hosts]
+        for trunk in self.plan.trunks:
+            for node, end in zip((trunk.a, trunk.b), trunk_ends(trunk), strict=True):
+                places.append((end, node, end))
+        for name, node, device in places:
             command = [
                 "tcpdump", "-i", device, "-s", "140", "-U", "-Z", "root",
                 "-w", str(self.dir / "pcap" / f"{name}.pcap"), "tcp",
             ]  # fmt: skip
-            with self.net.inside(host) if host else contextlib.nullcontext():
+            with self.net.inside(node):
                 self.helpers.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
         time.sleep(1)
 
@@ -235,12 +236,12 @@ class Run:
 
     def _trace(self) -> None:
         options = self.options
-        socket = self.net.ovs.rundir / "ovs-vswitchd.ctl"
-        control = Control(socket) if options.acdc else None
+        hypervisors = self.net.hypervisors if options.acdc else []
+        controls = [Control(ovs.rundir / "ovs-vswitchd.ctl") for ovs in hypervisors]
         for i in range(1, round(options.seconds / options.trace) + 1):
             self._sleep_to(i * options.trace)
             entry: dict[str, Any] = {"t": i * options.trace}
-            entry["flows"] = control("acdc/dump-flows") if control else []
+            entry["flows"] = [flow for each in controls for flow in each("acdc/dump-flows")]
             if options.trace_queues:
                 entry["queues"] = {queue["queue"]: queue["backlog"] for queue in self.net.queues()}
             self.trace.append(entry)
@@ -248,19 +249,20 @@ class Run:
     def _change(self) -> None:
         for change in self.plan.changes:
             self._sleep_to(change.at)
-            self.net.ovs.vsctl(
-                "set", "acdc", change.tenant, *(f"{k}={v}" for k, v in change.settings.items())
-            )
+            for ovs in self.net.hypervisors:
+                ovs.set_tenant(change.tenant, **change.settings)
 
     def _restart(self) -> None:
         self._sleep_to(self.options.restart)
-        self.net.ovs.restart_switch()
+        self.net.restart()
         # It knows no addresses now, and would flood for half a second.
         self.net.announce()
 
     def _log_files(self) -> None:
-        for log in self.net.ovs.rundir.glob("*.log"):
-            (self.dir / log.name).write_bytes(log.read_bytes())
+        for ovs in self.net.hypervisors:
+            for log in ovs.rundir.glob("*.log"):
+                name = f"{ovs.rundir.name}-{log.name}"
+                (self.dir / name).write_bytes(log.read_bytes())
 
     def _result(
         self,
@@ -326,8 +328,10 @@ class Run:
         }
         self.dir.joinpath("rtt.json").write_text(json.dumps(rtt))
         if options.acdc:
-            result["engine"] = self.net.ovs.acdc("stats")
-            result["engine_flows"] = self.net.ovs.acdc("dump-flows")
+            result["engine"] = self.net.engine()
+            result["engine_flows"] = [
+                flow for ovs in self.net.hypervisors for flow in ovs.acdc("dump-flows")
+            ]
         if self.trace:
             result["trace"] = self.trace
         return result

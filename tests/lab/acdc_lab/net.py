@@ -23,6 +23,7 @@ import acdc_mininet as am
 from .scenarios import Host, Options, Plan, Trunk
 
 HEADERS = 14  # of Ethernet, which tc counts
+ENCAPSULATION = 50  # IPv4, UDP, VXLAN or Geneve, Ethernet: so much the underlay's MTU is larger
 
 
 class CommandError(Exception):
@@ -49,7 +50,13 @@ class LabTopo(Topo):
     def build(self, plan: Plan, options: Options, exact: bool) -> None:
         self.options, self.exact = options, exact
         for i, switch in enumerate(plan.switches, start=1):
-            self.addSwitch(switch, dpid=f"{i:x}")
+            tunnels = [
+                (f"x-{far}", options.tunnel, underlay(j, side))
+                for j, trunk in enumerate(plan.trunks, start=1)
+                for side, near, far in ((2, trunk.a, trunk.b), (1, trunk.b, trunk.a))
+                if options.tunnel and near == switch
+            ]
+            self.addSwitch(switch, dpid=f"{i:x}", inNamespace=bool(options.tunnel), tunnels=tunnels)
         length = 64 if options.ipv6 else 16
         for i, host in enumerate(plan.hosts, start=1):
             self.addHost(
@@ -77,14 +84,20 @@ class LabTopo(Topo):
                 intfName2=ends[1],
                 addr1=mac(2, i),
                 addr2=mac(3, i),
+                params1=self._underlay(i, 1),
+                params2=self._underlay(i, 2),
                 **self._trunk_class(),
             )
 
+    def _underlay(self, trunk: int, side: int) -> dict[str, Any]:
+        return {"ip": f"{underlay(trunk, side)}/30"} if self.options.tunnel else {}
+
     def _trunk_class(self) -> dict[str, Any]:
-        queue = self._queue(marks=True)
+        mtu = self.options.mtu + (ENCAPSULATION if self.options.tunnel else 0)
+        queue = self._queue(marks=True, frame=mtu + HEADERS)
         if queue.k and not self.exact and not am.has_red():
-            return {"cls": am.MarkingLink, "queue": queue, "mtu": self.options.mtu}
-        return {"cls": am.BatchLink, "queue": queue, "back": queue, "mtu": self.options.mtu}
+            return {"cls": am.MarkingLink, "queue": queue, "mtu": mtu}
+        return {"cls": am.BatchLink, "queue": queue, "back": queue, "mtu": mtu}
 
     def _queue(self, marks: bool, **params: Any) -> am.Queue:  # noqa: ANN401
         options = self.options
@@ -110,6 +123,11 @@ def address(options: Options, index: int) -> str:
     return f"fd00::{index:x}" if options.ipv6 else f"10.0.{index // 250}.{index % 250 + 1}"
 
 
+def underlay(trunk: int, side: int) -> str:
+    """The address of a hypervisor at one side (1, 2) of a trunk."""
+    return f"192.168.{trunk}.{side}"
+
+
 def mac(kind: int, index: int) -> str:
     return f"02:{kind:02x}:00:00:{index >> 8:02x}:{index & 255:02x}"
 
@@ -132,7 +150,7 @@ class Network:
             shared=virtual,
             offload=options.offload,
         )
-        self.ovs: am.Ovs = self.mn.ovs
+        self.hypervisors: list[am.Ovs] = self.mn.hypervisors
 
     def start(self) -> None:
         """Open vSwitch, and the bridges in it."""
@@ -154,13 +172,30 @@ class Network:
                 sock.bind(("eth0", 0))
                 sock.send(frame)
 
+    def restart(self) -> None:
+        """Of each ovs-vswitchd."""
+        for switch in {id(switch.ovs): switch for switch in self.mn.switches}.values():
+            switch.restart()
+
     def close(self) -> None:
         self.mn.stop()
 
-    def inside(self, host: str) -> contextlib.AbstractContextManager[None]:
-        """This thread, and what it starts, is in the guest's namespace."""
-        inside: contextlib.AbstractContextManager[None] = self.mn[host].inside()
+    def inside(self, node: str) -> contextlib.AbstractContextManager[None]:
+        """This thread, and what it starts, is in the namespace of a guest or a switch."""
+        inside: contextlib.AbstractContextManager[None] = self.mn[node].inside()
         return inside
+
+    def engine(self) -> dict[str, Any]:
+        """acdc/stats; of several hypervisors the sum for each tenant."""
+        first, *others = [ovs.acdc("stats") for ovs in self.hypervisors]
+        tenants = {tenant["name"]: tenant["counters"] for tenant in first["tenants"]}
+        for other in others:
+            first["datapaths"] += other["datapaths"]
+            for tenant in other["tenants"]:
+                for name, value in tenant["counters"].items():
+                    tenants[tenant["name"]][name] += value
+        result: dict[str, Any] = first
+        return result
 
     def queues(self) -> list[dict[str, Any]]:
         """What the network's queues counted."""

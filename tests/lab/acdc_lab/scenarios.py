@@ -33,6 +33,7 @@ class Options:
     mark: int = 65 * 1514  # K in bytes; 0: no marking
     offload: bool = False  # TSO, GSO and GRO on
     ipv6: bool = False
+    tunnel: str = ""  # vxlan or geneve: each vSwitch on a hypervisor of its own
     rto_min: float = 0.01  # s; 0: the stack's own
     tenant: dict[str, str] = dataclasses.field(default_factory=dict)
     rules: list[str] = dataclasses.field(default_factory=list)
