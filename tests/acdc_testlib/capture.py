@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A capture to replay, generated: the same for the same seed on any machine."""
+"""A capture, generated: the same for the same seed on any machine; and its
+replay through a switch."""
 
 from __future__ import annotations
 
@@ -23,7 +24,12 @@ from scapy.layers.sctp import SCTP
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet, Raw
 
+from acdc_testlib.ovs import Ovs
 from acdc_testlib.tcp import ENCAPS, Encap, Option, capability, feedback, network, tcp
+from acdc_testlib.wire import Wire
+
+# What a switch does with it: forward it as it is; edit it and push a tag.
+REPLAY_ACTIONS = ("plain", "vlan")
 
 
 def _tcp(rng: random.Random, encap: Encap, from_guest: bool) -> Packet:
@@ -145,3 +151,33 @@ def generate(n: int, seed: int = 1) -> list[tuple[bool, bytes]]:
             data += bytes(rng.randrange(1, 20))
         result.append((from_guest, data))
     return result
+
+
+def replay(
+    ovs: Ovs, frames: list[tuple[bool, bytes]], actions: str
+) -> tuple[list[bytes], list[bytes]]:
+    """What came out at the uplink and at the guest port, in order."""
+    # Room for the tag that is pushed.
+    wire = Wire(ovs, mtu=1600)
+    if actions == "vlan":
+        a, b = ovs.ofport(wire.guest_name), ovs.ofport(wire.uplink_name)
+        for i, o in ((a, b), (b, a)):
+            tail = f"push_vlan:0x8100,set_field:4173->vlan_vid,output:{o}"
+            edit = "set_field:8->ip_dscp,dec_ttl"
+            for flow in (
+                # Wire's own marks.
+                f"priority=60000,dl_type=0x88b5,in_port={i},actions=output:{o}",
+                f"priority=40000,in_port={i},actions={tail}",
+                f"priority=50000,ip,in_port={i},actions={edit},{tail}",
+                f"priority=50000,ipv6,in_port={i},actions={edit},{tail}",
+            ):
+                ovs.ofctl("-OOpenFlow13", "add-flow", "br0", flow)
+    at_uplink: list[bytes] = []
+    at_guest: list[bytes] = []
+    # One at a time: OVS sorts a batch by flow, and where a batch ends is chance.
+    for guest, data in frames:
+        if guest:
+            at_uplink += wire.egress_raw(data)
+        else:
+            at_guest += wire.ingress_raw(data)
+    return at_uplink, at_guest

@@ -139,7 +139,7 @@ class Wire:
     def set(self, **columns: object) -> None:
         """Columns of the tenant's row; reset() takes them back."""
         self.changed = True
-        self.ovs.tenant(self.tenant, **columns)
+        self.ovs.set_tenant(self.tenant, **columns)
 
     def set_global(self, name: str, value: object) -> None:
         """Open_vSwitch other_config; reset() takes it back."""

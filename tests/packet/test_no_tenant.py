@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from acdc_testlib.capture import generate
-from acdc_testlib.ovs import Ovs
+from acdc_testlib.capture import REPLAY_ACTIONS, generate, replay
+from acdc_testlib.ovs import Ovs, datapath_type
 from acdc_testlib.programs import Programs
 from acdc_testlib.tcp import CE, Encap
 from acdc_testlib.wire import Conn, Wire
@@ -16,42 +16,18 @@ from acdc_testlib.wire import Conn, Wire
 FRAMES = 2500
 
 
-def replay(wire: Wire, frames: list[tuple[bool, bytes]]) -> tuple[list[bytes], list[bytes]]:
-    """What came out at the uplink and at the guest port, in order."""
-    at_uplink: list[bytes] = []
-    at_guest: list[bytes] = []
-    # One at a time: OVS sorts a batch by flow, and where a batch ends is chance.
-    for guest, data in frames:
-        if guest:
-            at_uplink += wire.egress_raw(data)
-        else:
-            at_guest += wire.ingress_raw(data)
-    return at_uplink, at_guest
-
-
-@pytest.mark.parametrize("actions", ["plain", "vlan"])
+@pytest.mark.skipif(
+    datapath_type() == "system",
+    reason="the kernel's is compared with the stock module: tests/lab/test_packet_kernel.py",
+)
+@pytest.mark.parametrize("actions", REPLAY_ACTIONS)
 def test_replayed_capture_is_the_same_as_pristine(actions: str) -> None:
     """Byte for byte, forwarded as it is and with actions that edit."""
     frames = generate(FRAMES)
     results = []
     for programs in (Programs.pristine(), Programs.patched()):
         with Ovs(programs) as ovs:
-            # Room for the tag that is pushed.
-            wire = Wire(ovs, mtu=1600)
-            if actions == "vlan":
-                a, b = ovs.ofport(wire.guest_name), ovs.ofport(wire.uplink_name)
-                for i, o in ((a, b), (b, a)):
-                    tail = f"push_vlan:0x8100,set_field:4173->vlan_vid,output:{o}"
-                    edit = "set_field:8->ip_dscp,dec_ttl"
-                    for flow in (
-                        # Wire's own marks.
-                        f"priority=60000,dl_type=0x88b5,in_port={i},actions=output:{o}",
-                        f"priority=40000,in_port={i},actions={tail}",
-                        f"priority=50000,ip,in_port={i},actions={edit},{tail}",
-                        f"priority=50000,ipv6,in_port={i},actions={edit},{tail}",
-                    ):
-                        ovs.ofctl("-OOpenFlow13", "add-flow", "br0", flow)
-            results.append(replay(wire, frames))
+            results.append(replay(ovs, frames, actions))
     pristine, patched = results
     assert len(pristine[0]) + len(pristine[1]) > FRAMES * 0.95
     assert patched == pristine
