@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmarks run and count what they say; figures are for a quiet machine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCH = Path(__file__).resolve().parent
+
+
+def bench(name: str, *options: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [BENCH / name, *options, "--json", "-"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+@pytest.mark.parametrize("picks", ["uniform", "zipf"])
+def test_engine(picks: str) -> None:
+    result = bench(
+        *("engine", "--flows", "1,1000", "--batches", "1,32", "--picks", picks),
+        *("--runs", "1", "--packets", "3200", "--no-instructions"),
+    )
+    cases = result["cases"]
+    assert [(c["flows"], c["batch"]) for c in cases] == [(1, 1), (1, 32), (1000, 1), (1000, 32)]
+    for case in cases:
+        assert all(ns > 0 for ns in case["ns"].values())
+        assert case["setups_per_second"] > 0
+    assert 128 <= cases[-1]["bytes_per_flow"] <= 256
+
+
+def test_engine_refuses_what_is_no_number() -> None:
+    done = subprocess.run([BENCH / "engine", "--flows", "many"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "many" in done.stderr
+
+
+def test_control() -> None:
+    result = bench("control", "--flows", "3000", "--runs", "1")
+    assert set(result["commands"]) >= {"beta", "show", "stats", "dump 50000", "flush"}
+    for found in result["commands"].values():
+        assert found["seconds"] > 0
+        assert found["frames_lost"] == 0
+    assert result["left"] == 0
