@@ -5,6 +5,7 @@ its own.  Reads RUN_DIR/config.json, writes RUN_DIR/result.json."""
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import json
 import os
@@ -236,15 +237,20 @@ class Run:
 
     def _trace(self) -> None:
         options = self.options
-        hypervisors = self.net.hypervisors if options.acdc else []
-        controls = [Control(ovs.rundir / "ovs-vswitchd.ctl") for ovs in hypervisors]
         for i in range(1, round(options.seconds / options.trace) + 1):
             self._sleep_to(i * options.trace)
             entry: dict[str, Any] = {"t": i * options.trace}
-            entry["flows"] = [flow for each in controls for flow in each("acdc/dump-flows")]
+            entry["flows"] = self._flows()
             if options.trace_queues:
                 entry["queues"] = {queue["queue"]: queue["backlog"] for queue in self.net.queues()}
             self.trace.append(entry)
+
+    def _flows(self) -> list[dict[str, Any]]:
+        found = []
+        for ovs in self.net.hypervisors if self.options.acdc else ():
+            with contextlib.suppress(OSError):  # While it is restarted.
+                found += Control(ovs.rundir / "ovs-vswitchd.ctl")("acdc/dump-flows")
+        return found
 
     def _change(self) -> None:
         for change in self.plan.changes:
