@@ -125,8 +125,9 @@ def shares(result: Result) -> list[float]:
     return [flow["goodput_mbps"] for flow in bulk(result)]
 
 
-def spread(result: Result) -> float:
-    return statistics.stdev(shares(result))
+def spread(result: Result) -> float | None:
+    found = shares(result)
+    return statistics.stdev(found) if len(found) > 1 else None
 
 
 def least_share(result: Result) -> float:

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scenarios fit together, the report's figures are right, and a quick part
+of the experiments holds."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acdc_lab import report_figures as figures
+from acdc_lab import results
+from acdc_lab.report_experiments import EXPERIMENTS
+from acdc_lab.report_figures import at_least, at_most
+from acdc_lab.scenarios import CAP, SCENARIOS, Options
+from test_lab import counters, lab  # noqa: F401  (a fixture)
+
+SIZES = Path(__file__).resolve().parent / "sizes"
+Result = dict[str, Any]
+
+
+# Plans. ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_plan_fits_together(name: str) -> None:
+    plan = SCENARIOS[name](Options(name, ["cubic", "reno"]))
+    hosts = {host.name: host for host in plan.hosts}
+    assert len(hosts) == len(plan.hosts)
+    assert {host.switch for host in plan.hosts} <= set(plan.switches)
+    assert {end for trunk in plan.trunks for end in (trunk.a, trunk.b)} <= set(plan.switches)
+    # Linux's limit for the name of a device.
+    devices = [f"p-{name}" for name in hosts]
+    devices += [f"t-{a}-{b}" for t in plan.trunks for a, b in ((t.a, t.b), (t.b, t.a))]
+    assert max(map(len, devices)) <= 15
+    assert len({traffic.name for traffic in plan.traffic}) == len(plan.traffic)
+    for traffic in plan.traffic:
+        assert {traffic.source, *traffic.to} <= set(hosts)
+        assert traffic.source not in traffic.to
+        if "--sizes" in traffic.args:
+            sizes = traffic.args[traffic.args.index("--sizes") + 1]
+            assert (SIZES / f"{sizes}.txt").exists()
+    assert set(plan.tenants) <= {host.tenant for host in plan.hosts}
+    assert {change.tenant for change in plan.changes} <= set(plan.tenants)
+    # Every host reaches every other.
+    reached = {plan.switches[0]}
+    for _ in plan.switches:
+        for trunk in plan.trunks:
+            if reached & {trunk.a, trunk.b}:
+                reached |= {trunk.a, trunk.b}
+    assert reached == set(plan.switches)
+
+
+def test_the_seed_varies_what_is_random() -> None:
+    def orders(seed: int) -> list[list[str]]:
+        plan = SCENARIOS["shuffle"](Options("shuffle", ["cubic"], seed=seed))
+        return [traffic.to for traffic in plan.traffic if traffic.kind == "transfer"]
+
+    assert orders(1) == orders(1) != orders(2)
+    assert [sorted(order) for order in orders(1)] == [sorted(order) for order in orders(2)]
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.name)
+def test_experiments_name_what_there_is(experiment: Any) -> None:
+    for line in experiment.runs.values():
+        assert line.split()[0] in SCENARIOS
+    assert any("--acdc" in line for line in experiment.runs.values())
+    for figure in experiment.figures:
+        assert not figure.target or not figure.target.of or figure.target.of in experiment.runs
+        assert set(figure.only) <= set(experiment.runs)
+
+
+# Figures. ---------------------------------------------------------------------
+
+
+def test_targets() -> None:
+    runs = {"dctcp": 100.0, "plain": None}
+    assert at_most(1.05, "dctcp").met(105, runs) is True
+    assert at_most(1.05, "dctcp").met(106, runs) is False
+    assert at_least(0.99).met(0.991, {}) is True
+    assert at_least(0.99).met(0.98, {}) is False
+    assert at_most(1, "plain").met(1, runs) is None
+    assert at_most(1).met(None, {}) is None
+    assert str(at_most(1.05, "dctcp")) == "≤ 1.05 × dctcp"
+
+
+def test_distributions() -> None:
+    values = [float(value) for value in range(1, 1001)]
+    points = results.cdf(values)
+    assert points[99] == (500, 50) and points[-1] == (1000, 100)
+    assert all(a <= b for a, b in itertools.pairwise(points))
+    assert results.stem("small12") == "small" and results.stem("query-h3") == "query"
+
+
+def flow(name: str, start: float, rates: list[tuple[float, float]], **more: Any) -> Result:
+    """A bulk flow with (seconds, Mbit/s), one after the other."""
+    samples, time, acked = [[0.0, 0.0]], 0.0, 0.0
+    for seconds, mbps in rates:
+        for _ in range(round(seconds / 0.01)):
+            time += 0.01
+            acked += mbps * 1e6 / 8 * 0.01
+            samples.append([round(time, 6), acked])
+    info = {"fields": ["t", "bytes_acked"], "samples": samples}
+    return {"name": name, "kind": "bulk", "start": start, "tcp_info": info, **more}
+
+
+def test_time_to_a_fair_share() -> None:
+    # Two flows, a step of 1 s: the second needs 0.3 s to its half, the first,
+    # alone again, 0.1 s to all.
+    first = flow("f1", 0, [(1, 900), (0.3, 800), (0.7, 450), (0.1, 450), (0.9, 900)])
+    second = flow("f2", 1, [(0.3, 100), (0.7, 450)])
+    found = figures.converge_times({"flows": [first, second], "options": {"seconds": 3}})
+    # Means over 50 ms: one that begins where the share is right, or a little
+    # before.
+    assert found == pytest.approx([350, 150], abs=20)
+
+
+def test_beta() -> None:
+    assert figures.beta_model([1, 0]) == pytest.approx([2 / 3, 1 / 3])
+    rates = [400, 300, 200, 100, 50]
+    flows = [flow(f"f{i}", 0, [(4, rate)]) for i, rate in enumerate(rates)]
+    flows[-1] = flow("f4", 0, [(2, 50), (0.2, 75), (1.8, 100)])
+    result = {"flows": flows, "options": {"seconds": 4}}
+    assert figures.beta_shares(result)[0] == pytest.approx(400 / 1050)
+    assert figures.beta_order(result) == pytest.approx(50 / 1050)
+    assert figures.beta_effect(result) == pytest.approx(250, abs=20)
+
+
+def test_cap_error() -> None:
+    capped = flow("f1", 0, [(2, 1000)])
+    info = capped["tcp_info"]
+    info["fields"].append("rtt_us")
+    info["samples"] = [[*row, CAP * 8 / 1000] for row in info["samples"]]
+    result = {"flows": [capped], "options": {"seconds": 2}}
+    assert figures.cap_error(0.1, 0.5)(result) == pytest.approx(0, abs=1e-6)
+    info["samples"] = [[*row[:2], row[2] / 2] for row in info["samples"]]
+    assert figures.cap_error(0.1, 0.5)(result) == pytest.approx(0.5)
+
+
+def test_window_tracking() -> None:
+    guest = {"fields": ["t", "bytes_acked", "cwnd"], "samples": [[0.5, 0, 20], [1.0, 0, 10]]}
+    # A row of another time, and the other direction's, do not count.
+    rows = [(0.5, 22, 40000), (0.7, 99, 40000), (1.0, 11, 40000), (1.0, 50, 5001)]
+    trace = [
+        {"t": t, "flows": [{"port": "p-s1", "local_port": port, "wnd": wnd * 1448, "mss": 1448}]}
+        for t, wnd, port in rows
+    ]
+    bulk = {"name": "f1", "kind": "bulk", "source": "s1", "start": 0, "tcp_info": guest}
+    result = {"flows": [bulk], "trace": trace, "options": {"seconds": 1}}
+    assert figures.track_bias(result) == pytest.approx(1.1)
+    assert figures.track_error(result) == pytest.approx((5 / 2) ** 0.5 / 15)
+
+
+def test_connections_and_stalls() -> None:
+    rows = [[0, "", 1, 0.0002, 0], [0, "", 1, 1.01, 0], [0, "", 1, None, 0], [0, "", 1, 0.1, 0]]
+    assert figures.connect_probability({"flows": [{"name": "connect", "flows": rows}]}) == 0.5
+    assert figures.connect_probability({"flows": []}) is None
+    series = [(i / 100, 0.0 if 50 <= i < 57 else 9.0) for i in range(100)]
+    bulk = {"name": "f1", "kind": "bulk", "start": 0, "goodput_series": series}
+    options = {"seconds": 1, "interval": 0.01}
+    assert figures.stall({"flows": [bulk], "options": options}) == pytest.approx(70)
+
+
+# Quick runs. ------------------------------------------------------------------
+
+
+def test_dctcp_and_cubic_guests_coexist(lab: Any) -> None:  # noqa: F811
+    plain = lab("coexist --plain --seconds 0.5")
+    acdc = lab("coexist --acdc --seconds 0.5")
+    assert plain["jain"] < 0.7
+    assert acdc["jain"] > 0.95
+    assert acdc["tcp"]["retransmits"] == 0
+
+
+def test_a_guest_that_ignores_windows_is_policed(lab: Any) -> None:  # noqa: F811
+    free = lab("police --acdc --seconds 0.3")
+    policed = lab("police --acdc --seconds 0.3 --tenant police=true")
+    # It is real: without policing it has the link.
+    assert figures.shares(free)[0] > 0.9 * free["goodput_mbps"]
+    assert counters(policed)["policed_packets"] > 0
+    others = figures.shares(policed)[1:]
+    assert sum(others) > 0.95 * 4 / 5 * policed["goodput_mbps"]
+    assert policed["rtt_us"]["p99"] < 200
+
+
+def test_a_window_s_cap(lab: Any) -> None:  # noqa: F811
+    result = lab("cap --acdc --seconds 0.4")
+    # Not more; a little less, since a guest does not send in parts of a segment.
+    error = figures.cap_error(0.1, 0.5)(result)
+    assert error is not None and error < 0.1
+
+
+def test_priorities_side_by_side(lab: Any) -> None:  # noqa: F811
+    by_tenant = {
+        tenant["name"]: tenant["counters"]["egress_bytes"]
+        for tenant in lab("beta --acdc --seconds 1")["engine"]["tenants"]
+    }
+    assert by_tenant["beta1"] > 1.3 * by_tenant["beta0.25"]
+
+
+def test_queries_and_transfers(lab: Any) -> None:  # noqa: F811
+    queries = lab("fct --acdc --seconds 0.05 --flows 6 --load 0.2")["rpc_us"]["query"]
+    assert queries["n"] > 0 and queries["min"] > 40
+    stride = lab("stride --acdc --seconds 0.02 --flows 9")
+    big = [f for f in stride["flows"] if f["kind"] == "transfer"]
+    assert [len(f["flows"]) for f in big] == [4] * 9
+    assert all(row[3] is not None for f in big for row in f["flows"])
