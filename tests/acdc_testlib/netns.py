@@ -122,6 +122,9 @@ class Netns:
         for ns, dev in ((self, name), (other, other_name)):
             ns.run("ethtool", "-K", dev, "tx", "off", "tso", "off", "gso", "off", "gro", "off")
             ns.run("ip", "link", "set", "dev", dev, "up")
+        if rate := os.environ.get("ACDC_TEST_LINK_RATE"):
+            # The lab's, where a guest would else send without end in no time.
+            other.run("tc", "qdisc", "add", "dev", other_name, "root", "netem", "rate", rate)
 
     def add_addresses(self, device: str, *addresses: str) -> None:
         for address in addresses:
