@@ -93,7 +93,8 @@ class BatchNode(Node):
             return super().popen(*args, **{"mncmd": []} | kwargs)
 
     def cmd(self, *args: Any, **_: Any) -> str:  # noqa: ANN401
-        out, err, _status = self.pexec(*args)
+        words = args[0] if len(args) == 1 and isinstance(args[0], list) else args
+        out, err, _status = self.pexec(["sh", "-c", " ".join(map(str, words))])
         return str(out + err)
 
     def ip_lines(self) -> list[str]:
@@ -242,7 +243,19 @@ class BatchNet(AcdcNet):
         super().__init__(*args, **classes | {"switch": BatchSwitch} | params)
 
     def build(self) -> None:
-        super().build()
+        try:
+            super().build()
+            self._configure()
+        except BaseException:
+            devices = self._devices()
+            for link in self.links:
+                link.stop()
+            for node in [*self.switches, *self.hosts]:
+                node.terminate()
+            self._delete(devices)
+            raise
+
+    def _configure(self) -> None:
         here = BatchNode("here", inNamespace=False)
         links = [link.ip_line() for link in self.links if isinstance(link, BatchLink)]
         batch_in(here, "ip", links)
@@ -257,6 +270,28 @@ class BatchNet(AcdcNet):
             batch_in(nodes[0], "tc", [line for node in nodes for line in node.tc_lines()])
         for host in self.hosts:
             host.write_sysctls()
+
+    def stop(self) -> None:
+        devices = self._devices()
+        super().stop()
+        self._delete(devices)
+
+    def _devices(self) -> list[str]:
+        """Those in the namespace of the caller."""
+        return [
+            intf.name
+            for switch in self.switches
+            if not switch.inNamespace
+            for intf in switch.intfList()
+            if intf.name != "lo"
+        ]
+
+    @staticmethod
+    def _delete(devices: list[str]) -> None:
+        # With a guest's namespace its links go too, but later.
+        lines = "".join(f"link del {device}\n" for device in devices)
+        command = ["ip", "-force", "-batch", "-"]
+        subprocess.run(command, input=lines, text=True, capture_output=True)
 
     def _set_offloads(self, node: BatchNode) -> None:
         for intf in node.intfList():
