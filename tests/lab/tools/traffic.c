@@ -557,6 +557,44 @@ static void transfer(void)
     finish_flows(transfers, n_transfers, threads, n_threads);
 }
 
+/* Takes 'size' bytes off each socket, as they come: a receiver that does not
+ * read delays its ACKs. */
+static bool receive_each(const int *fds, size_t n, uint64_t size)
+{
+    struct pollfd pfds[MAX_HOSTS];
+    uint64_t left[MAX_HOSTS];
+    size_t waiting = n;
+
+    for (size_t i = 0; i < n; i++) {
+        pfds[i] = (struct pollfd) { .fd = fds[i], .events = POLLIN };
+        left[i] = size;
+    }
+    while (waiting) {
+        if (poll(pfds, n, -1) < 0 && errno != EINTR) {
+            return false;
+        }
+        for (size_t i = 0; i < n; i++) {
+            ssize_t got;
+
+            if (pfds[i].fd < 0 || !pfds[i].revents) {
+                continue;
+            }
+            got = recv(fds[i], NULL, left[i], MSG_TRUNC | MSG_DONTWAIT);
+            if (got < 0 && (errno == EINTR || errno == EAGAIN)) {
+                continue;
+            } else if (got <= 0) {
+                return false;
+            }
+            left[i] -= got;
+            if (!left[i]) {
+                pfds[i].fd = -1;
+                waiting--;
+            }
+        }
+    }
+    return true;
+}
+
 /* Asks all hosts at once and waits for the last answer: incast. */
 static void query(void)
 {
@@ -588,10 +626,7 @@ static void query(void)
         for (size_t i = 0; i < n; i++) {
             alive &= send_all(fds[i], opt.request);
         }
-        for (size_t i = 0; i < n; i++) {
-            alive &= receive_all(fds[i], opt.response);
-        }
-        if (alive) {
+        if (alive && (alive = receive_each(fds, n, opt.response))) {
             printf("%s%.3f", comma, (now_ns() - t0) / 1e3);
             comma = ",";
         }
