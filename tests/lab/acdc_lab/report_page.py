@@ -28,7 +28,6 @@ class Judged:
 
     experiment: Experiment
     results: dict[str, dict[int, Result]]  # by the run's name and seed
-    seconds: float
     pictures: list[Path] = dataclasses.field(default_factory=list)
     met: int = 0
     missed: list[str] = dataclasses.field(default_factory=list)
@@ -104,7 +103,9 @@ def section(judged: Judged) -> Iterable[str]:
     if experiment.note:
         yield f"<p>{html.escape(experiment.note)}</p>"
     yield from (f'<p><img src="{path.name}" alt="{path.stem}"></p>' for path in judged.pictures)
-    yield f"<p><small>{judged.seconds:g} simulated seconds, "
+    every = [result for found in judged.results.values() for result in found.values()]
+    seconds = sorted({result["options"]["seconds"] for result in every})
+    yield f"<p><small>{' or '.join(f'{value:g}' for value in seconds)} simulated seconds, "
     seeds = sorted({seed for found in judged.results.values() for seed in found})
     yield f"seeds {', '.join(map(str, seeds))}:</small><br>"
     for run in runs:
