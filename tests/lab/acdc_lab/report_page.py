@@ -119,6 +119,7 @@ def page(all_judged: list[Judged], about: dict[str, str], pictures: list[Path]) 
     missed = sum(len(judged.missed) for judged in all_judged)
     lines = [
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">',
+        "<!-- SPDX-License-Identifier: Apache-2.0 -->",
         f"<title>AC/DC: experiments</title><style>{STYLE}</style></head><body>",
         "<h1>AC/DC against plain Open vSwitch and native DCTCP</h1>",
         "<p>Real TCP stacks over the patched kernel datapath, in virtual time. Medians over seeds,"
