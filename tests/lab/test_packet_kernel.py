@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The packet tests of the userspace datapath, unchanged, against the kernel
-datapath; and the patched module beside the stock one without a tenant."""
+"""The packet tests of the userspace datapath, unchanged, and a part of the system
+tests against the kernel datapath; and the patched module beside the stock one
+without a tenant."""
 
 from __future__ import annotations
 
@@ -13,8 +14,12 @@ from xml.etree import ElementTree
 import pytest
 
 LAB = Path(__file__).resolve().parent
-PACKET = LAB.parent / "packet"
-FILES = sorted(path.stem for path in PACKET.glob("test_*.py"))
+TESTS = LAB.parent
+PACKET = sorted(TESTS.glob("packet/test_*.py"))
+# Without what takes long there: 15000 connections, iperf3, each kind of tunnel.
+SYSTEM = [TESTS / f"system/test_{name}.py" for name in ("conntrack", "traffic", "tunnels", "vlan")]
+LONG = "churn or iperf3 or honest or geneve-over-v4 or vxlan-over-v6"
+NAMES = [f"{path.parent.name}.{path.stem}" for path in (*PACKET, *SYSTEM)]
 
 
 def run(*arguments: str | Path, **environment: str) -> str:
@@ -31,19 +36,20 @@ def run(*arguments: str | Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Counter[str]]:
-    """Of all packet tests, in one boot: how many passed, were skipped, failed,
-    by file."""
+    """Of all of them, in one boot: how many passed, were skipped, failed, by
+    file."""
     junit = tmp_path_factory.mktemp("packet") / "junit.xml"
-    run("--junit", junit)
-    found = {name: Counter[str]() for name in FILES}
+    run("--junit", junit, *PACKET, *SYSTEM, "-k", f"not ({LONG})")
+    found = {name: Counter[str]() for name in NAMES}
     for case in ElementTree.parse(junit).iter("testcase"):
         kinds = {child.tag for child in case} & {"failure", "error", "skipped"}
-        found[case.get("classname", "").rpartition(".")[2]][kinds.pop() if kinds else "passed"] += 1
+        name = case.get("classname", "").removeprefix("tests.")
+        found[name][kinds.pop() if kinds else "passed"] += 1
     return found
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_packet_tests(results: dict[str, Counter[str]], name: str) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_on_the_kernel_datapath(results: dict[str, Counter[str]], name: str) -> None:
     print(dict(results[name]))
     assert set(results[name]) <= {"passed", "skipped"}, "see the output of the first of these"
     assert results[name]["passed"] > 0
