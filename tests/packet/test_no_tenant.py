@@ -18,7 +18,7 @@ FRAMES = 2500
 
 @pytest.mark.skipif(
     datapath_type() == "system",
-    reason="the kernel's is compared with the stock module: tests/lab/test_packet_kernel.py",
+    reason="the kernel's is compared with the stock module: tests/lab/test_through_the_kernel.py",
 )
 @pytest.mark.parametrize("actions", REPLAY_ACTIONS)
 def test_replayed_capture_is_the_same_as_pristine(actions: str) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run in the lab's kernel by test_packet_kernel.py: what the openvswitch module
+"""Run in the lab's kernel by test_through_the_kernel.py: what the openvswitch module
 there makes of a capture, left for a comparison in the folder ACDC_REPLAY."""
 
 from __future__ import annotations
