@@ -30,6 +30,7 @@ def test_nothing_is_wrong() -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found(fault: str) -> None:
-    status, output = run("--seconds", "20", "--fault", fault)
+    leaks = ["--leaks"] if fault == "leak" else []
+    status, output = run("--seconds", "30", "--fault", fault, *leaks)
     assert status != 0
     assert FAULTS[fault].found in output

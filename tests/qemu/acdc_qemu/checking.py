@@ -31,11 +31,11 @@ class Fault:
 
 
 FAULTS = {
-    # A flow is freed while others may still read it.
+    # A vport keeps a handle that the engine frees.
     "free": Fault(
-        "acdc/acdc-linux.c",
-        "\tcall_rcu(&r->rcu, acdc_rcu_free);",
-        "\tacdc_rcu_free(&r->rcu);",
+        "acdc/acdc-genl.c",
+        "\t\tif (vport)\n\t\t\tRCU_INIT_POINTER(vport->acdc, NULL);\n",
+        "\t\t(void)vport;\n",
         "KASAN: use-after-free",
     ),
     # A lock that softirqs take, with softirqs on.
@@ -58,7 +58,7 @@ FAULTS = {
         "acdc/acdc-linux.c",
         "\tacdc_destroy(dp->acdc->engine);\n",
         "",
-        "new suspected memory leaks",
+        "kmemleak: memory that nobody points to",
     ),
 }
 
@@ -147,5 +147,6 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text)
 
 
-def machine(layer: Path) -> Machine:
-    return Machine(SOURCE / "arch/x86/boot/bzImage", layers=[layer])
+def machine(layer: Path, leaks: bool) -> Machine:
+    options = [f"kmemleak={'on' if leaks else 'off'}"]
+    return Machine(SOURCE / "arch/x86/boot/bzImage", (), [layer], memory="2G", options=options)

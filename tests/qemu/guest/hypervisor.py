@@ -50,11 +50,13 @@ class Guest:
 
 class Hypervisor:
     def __init__(self, n_guests: int) -> None:
-        run(OVS_CTL, "start", "--system-id=hypervisor")
-        run("ovs-vsctl", "add-br", "br0")
+        self.start()
         self.guests = [Guest(i) for i in range(n_guests)]
-        for guest in self.guests:
-            run("ovs-vsctl", "add-port", "br0", guest.name)
+        ports = [word for g in self.guests for word in ("--", "add-port", "br0", g.name)]
+        run("ovs-vsctl", "add-br", "br0", *ports)
+
+    def start(self) -> None:
+        run(OVS_CTL, "start", "--system-id=hypervisor")
 
     @staticmethod
     def bind(port: str, tenant: str) -> None:

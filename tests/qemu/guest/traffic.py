@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import json
 import os
 import random
@@ -23,6 +24,7 @@ from typing import Any
 
 from acdc_testlib.netns import Netns
 
+RUN_DIR = Path("/usr/local/var/run/openvswitch")
 PATTERN = random.Random(1).randbytes(1 << 16) * 2
 PERIOD = 1 << 16
 ECHO, SINK = 7, 9
@@ -106,21 +108,22 @@ def short(addresses: list[str], until: float, seed: int) -> Counts:
     """Connections of a few segments; some end by RST, some are never answered."""
     choose = random.Random(seed)
     counts = {"echoed": 0, "reset": 0, "unanswered": 0, "failed": 0}
-    while time.monotonic() < until:
-        kind = choose.random()
+    for number in itertools.count():
+        if time.monotonic() >= until:
+            return counts
         address = choose.choice(addresses)
         try:
-            if kind < 0.1:
-                with socket.socket(socket.AF_INET) as sock:
+            if number % 10 == 1:
+                counts["unanswered"] += 1
+                with socket.socket(socket.AF_INET) as sock, contextlib.suppress(OSError):
                     sock.settimeout(0.05)
-                    counts["unanswered"] += 1
                     sock.connect(("10.0.0.99", ECHO))
                 continue
             start = choose.randrange(PERIOD)
             data = PATTERN[start : start + choose.randrange(1, 20000)]
             with connect(address, ECHO) as sock:
                 sock.sendall(data)
-                if kind < 0.2:
+                if number % 10 == 2:
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     counts["reset"] += 1
                     continue
@@ -134,7 +137,7 @@ def short(addresses: list[str], until: float, seed: int) -> Counts:
             counts["failed"] += 1
             # No port, no route: not a busy loop.
             time.sleep(0.02)
-    return counts
+    raise AssertionError
 
 
 def bulk(addresses: list[str], until: float, seed: int) -> Counts:
@@ -154,24 +157,30 @@ def bulk(addresses: list[str], until: float, seed: int) -> Counts:
     return counts
 
 
-class Unixctl:
-    """ovs-appctl without a process for each command."""
+def call(path: Path, method: str, *params: Any) -> Any:
+    """One JSON-RPC request: what ovs-appctl and ovs-vsctl do, without a process,
+    which takes seconds here."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(120)
+        sock.connect(str(path))
+        sock.sendall(json.dumps({"method": method, "params": params, "id": 0}).encode())
+        text = b""
+        while part := sock.recv(1 << 16):
+            text += part
+            with contextlib.suppress(ValueError):
+                reply = json.loads(text)
+                if reply["error"]:
+                    raise RuntimeError(reply["error"])
+                return reply["result"]
+    raise AssertionError(f"{method}: no answer")
 
-    def __init__(self) -> None:
-        run_dir = Path("/usr/local/var/run/openvswitch")
-        pid = (run_dir / "ovs-vswitchd.pid").read_text().strip()
-        self._path = str(run_dir / f"ovs-vswitchd.{pid}.ctl")
 
-    def __call__(self, method: str, *params: str) -> str:
-        with socket.socket(socket.AF_UNIX) as sock:
-            sock.settimeout(120)
-            sock.connect(self._path)
-            sock.sendall(json.dumps({"method": method, "params": params, "id": 0}).encode())
-            text = b""
-            while part := sock.recv(1 << 16):
-                text += part
-                with contextlib.suppress(ValueError):
-                    reply = json.loads(text)
-                    assert reply["error"] is None, reply
-                    return str(reply["result"])
-        raise AssertionError(f"{method}: no answer")
+def appctl(method: str, *params: str) -> str:
+    pid = (RUN_DIR / "ovs-vswitchd.pid").read_text().strip()
+    return str(call(RUN_DIR / f"ovs-vswitchd.{pid}.ctl", method, *params))
+
+
+def transact(*operations: dict[str, Any]) -> None:
+    """In the database of Open vSwitch."""
+    for result in call(RUN_DIR / "db.sock", "transact", "Open_vSwitch", *operations):
+        assert not (result or {}).get("error"), result
