@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The checking kernel (lockdep, KASAN, RCU's own checks, kmemleak: kernel.config)
+"""The checking kernel (lockdep, KASAN, RCU's own checks: kernel.config)
 and our module for it."""
 
 from __future__ import annotations
@@ -53,13 +53,6 @@ FAULTS = {
         "GFP_KERNEL)\n\t\t      : kvzalloc",
         "sleeping function called",
     ),
-    # A datapath that forgets its flows.
-    "leak": Fault(
-        "acdc/acdc-linux.c",
-        "\tacdc_destroy(dp->acdc->engine);\n",
-        "",
-        "kmemleak: memory that nobody points to",
-    ),
 }
 
 
@@ -84,7 +77,7 @@ def is_new(stamp: Path, value: str) -> bool:
 
 
 def kernel() -> None:
-    """Builds it, once: 10 minutes on two idle processors."""
+    """Builds it, once: 20 to 30 minutes on two busy processors."""
     need("bc", "flex", "bison", "gcc")
     if not TARBALL.exists():
         raise Failure(f"{TARBALL} is missing: build-aux/install-deps qemu")
@@ -147,6 +140,7 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text)
 
 
-def machine(layer: Path, leaks: bool) -> Machine:
-    options = [f"kmemleak={'on' if leaks else 'off'}"]
+def machine(layer: Path) -> Machine:
+    # It did not find an engine that was left behind on purpose: by hand only.
+    options = ["kmemleak=off"]
     return Machine(SOURCE / "arch/x86/boot/bzImage", (), [layer], memory="2G", options=options)

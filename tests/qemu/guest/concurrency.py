@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import random
-import re
 import subprocess
 import time
 from collections import Counter
@@ -32,7 +31,6 @@ from traffic import (
 )
 
 DB = Path("/usr/local/etc/openvswitch/conf.db")
-KMEMLEAK = Path("/sys/kernel/debug/kmemleak")
 MODULES = ("vport_vxlan", "vport_geneve", "vport_gre", "openvswitch")
 
 
@@ -255,32 +253,14 @@ class Test(Hypervisor):
         say("the module is back")
 
 
-def leaks(began: float) -> str:
-    """What was allocated since 'began' and nobody points to."""
-    # The first scan takes checksums, the second tells of what stayed the same.
-    for _ in range(2):
-        time.sleep(6)
-        KMEMLEAK.write_text("scan")
-    found = KMEMLEAK.read_text().split("unreferenced object")[1:]
-    since = time.monotonic() - began
-    ages = [re.search(r"age ([0-9.]+)s", text) for text in found]
-    return "".join(
-        f"unreferenced object{text}"
-        for text, age in zip(found, ages, strict=True)
-        if age and float(age[1]) < since
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--leaks", action="store_true")
     args = parser.parse_args()
     say("started")
     assert os.cpu_count() != 1
     Path("/proc/sys/kernel/hung_task_timeout_secs").write_text("300")
-    began = time.monotonic()
     test = Test()
     say(f"Open vSwitch runs on {os.uname().release}, {os.cpu_count()} processors")
     rounds = 2
@@ -293,11 +273,6 @@ def main() -> None:
     for line in Path("/proc/slabinfo").read_text().splitlines():
         assert not line.startswith("sw_flow"), line
     say("the module's caches are gone")
-    if args.leaks:
-        found = leaks(began)
-        print(found)
-        assert not found, "kmemleak: memory that nobody points to"
-        say("kmemleak finds nothing")
 
 
 if __name__ == "__main__":
