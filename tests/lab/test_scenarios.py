@@ -5,6 +5,7 @@ of the experiments holds."""
 from __future__ import annotations
 
 import itertools
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,13 @@ def test_experiments_name_what_there_is(experiment: Any) -> None:
 
 
 # Figures. ---------------------------------------------------------------------
+
+
+def test_a_report_without_runs(tmp_path: Path) -> None:
+    command = [SIZES.parent / "report", "--page-only", "--out", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "0 of 0 targets met" in (tmp_path / "index.html").read_text()
 
 
 def test_targets() -> None:
