@@ -36,7 +36,7 @@ acdc_slab_free(void *p)
 /* Slabs are aligned to their size, so that an object's address gives its
  * slab.  An object of more than OBJECT_MAX bytes has a slab for itself, as
  * large as needed. */
-#define SLAB_SIZE ((size_t) 1 << 20)
+#define SLAB_SIZE ((size_t) 2 << 20)
 #define OBJECT_MAX 1024
 
 struct slab {
@@ -102,6 +102,11 @@ slab_map(struct slab_class *class, size_t size)
         munmap(base, excess);
     }
     munmap(base + excess + size, mapped - excess - size);
+#ifdef MADV_HUGEPAGE
+    /* Flows are met in no order.  With pages of 4 kB most packets of a million
+     * of them would wait for the page's address as well. */
+    madvise(base + excess, size, MADV_HUGEPAGE);
+#endif
 
     slab = (struct slab *) (void *) (base + excess);
     slab->class = class;
