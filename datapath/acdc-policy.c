@@ -201,6 +201,7 @@ acdc_tenant_set(struct acdc *a, const struct acdc_tenant_config *tc)
     t->policy = policy;
     t->next = a->tenants;
     acdc_ptr_store(&a->tenants, t);
+    acdc_count_add(&a->n_tenants, 1);
     return 0;
 }
 
@@ -251,6 +252,7 @@ acdc_tenant_del(struct acdc *a, const char *name)
         continue;
     }
     acdc_ptr_store(tp, t->next);
+    acdc_count_add(&a->n_tenants, -1);
     t->rcu.free = free_tenant;
     acdc_host_defer(&t->rcu);
     return 0;

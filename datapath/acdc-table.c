@@ -354,22 +354,37 @@ acdc_flow_remove(struct acdc *a, struct acdc_flow *f)
 /* Eviction. ---------------------------------------------------------------- */
 
 /* How willingly a flow goes when the table is full: closed before half-open
- * before idle ones; 0: not at all. */
+ * before idle ones, then those of tenants that have more than 'share' flows;
+ * 0: not at all. */
 static int
-evict_rank(const struct acdc_ctx *ctx, struct acdc_flow *f)
+evict_rank(const struct acdc_ctx *ctx, struct acdc_flow *f, uint32_t share)
 {
-    int rank = 0;
+    int rank = acdc_count_read(&flow_tenant(f)->n_flows) > share;
 
     acdc_lock(&f->lock);
     if (f->state == ACDC_FLOW_CLOSED) {
-        rank = 3;
+        rank = 4;
     } else if (is_half_open((enum acdc_flow_state) f->state)) {
-        rank = 2;
+        rank = 3;
     } else if (elapsed_ms(ctx->now_ms, f->seen_ms) >= ACDC_IDLE_EVICT_MS) {
-        rank = 1;
+        rank = 2;
     }
     acdc_unlock(&f->lock);
     return rank;
+}
+
+/* What a tenant has of a table that is shared out evenly.  One that has less
+ * gets it from those that have more: nobody can keep others out by connections
+ * that never close.  Table lock held and the port bound, so there is a
+ * tenant. */
+static uint32_t
+fair_share(const struct acdc_ctx *ctx)
+{
+    uint32_t share = acdc_a32_read(&ctx->acdc->max_flows)
+                     / acdc_count_read(&ctx->acdc->n_tenants);
+
+    return acdc_count_read(&ctx->tenant->n_flows) < share ? share
+                                                          : UINT32_MAX;
 }
 
 /* Removes the best of the flows that a hand going round the table comes by.
@@ -381,10 +396,11 @@ evict_locked(const struct acdc_ctx *ctx)
     struct acdc_table *t = a->table;
     struct acdc_flow *victim = NULL;
     unsigned int scanned = 0;
+    uint32_t share = fair_share(ctx);
     uint32_t n_buckets;
     int best = 0;
-    int top = acdc_count_read(&a->n_closed) ? 3
-              : acdc_count_read(&a->n_half_open) ? 2 : 1;
+    int top = acdc_count_read(&a->n_closed) ? 4
+              : acdc_count_read(&a->n_half_open) ? 3 : 2;
 
     /* Few flows in many buckets, after the limit was lowered, must not keep
      * others waiting for the lock. */
@@ -393,7 +409,7 @@ evict_locked(const struct acdc_ctx *ctx)
         struct acdc_flow *f;
 
         for (f = t->buckets[a->evict_hand & t->mask]; f; f = f->next) {
-            int rank = evict_rank(ctx, f);
+            int rank = evict_rank(ctx, f, share);
 
             scanned++;
             if (rank > best) {
