@@ -212,7 +212,17 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         return true;
     }
     if (!(f->flags & ACDC_F_LAW)) {
-        /* The handshake was not answered yet: a RST, or nonsense. */
+        /* The handshake was not answered yet: a RST, or nonsense.  Data is
+         * that of the connection before, whose peer ignores the SYN
+         * (RFC 5961 section 4.2): a guest must not get rid of its window so. */
+        if (params->police && params->enabled && p->payload
+            && params->mode == ACDC_MODE_ENFORCE
+            && (f->flags & ACDC_F_REUSED)) {
+            ACDC_COUNT(ctx, POLICED_PACKETS, 1);
+            ACDC_COUNT(ctx, POLICED_BYTES, p->payload);
+            p->verdict = ACDC_DROP;
+            return true;
+        }
         acdc_flow_note_end(ctx, f, p);
         return true;
     }

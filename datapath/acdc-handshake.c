@@ -207,7 +207,10 @@ acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     if ((f->state != ACDC_FLOW_SYN_RECEIVED || (f->flags & ACDC_F_LAW))
         && (f->state != ACDC_FLOW_SYN_SENT
             || (f->n_syns && f->iss != p->seq))) {
+        uint32_t reused = f->flags & (ACDC_F_LAW | ACDC_F_REUSED);
+
         restart(ctx, f);
+        f->flags |= reused ? ACDC_F_REUSED : 0;
     }
     f->seen_ms = ctx->now_ms;
     if (f->n_syns < ACDC_SYNS_MAX) {

@@ -56,6 +56,8 @@ enum {
     ACDC_F_COUNTED = 1 << 17,       /* In the tenant's capable or fallback
                                      * count. */
     ACDC_F_LAW = 1 << 18,           /* 'law' was started. */
+    ACDC_F_REUSED = 1 << 19,        /* The guest sent a SYN on a connection it
+                                     * had, see egress_locked(). */
 };
 
 struct acdc_flow {
@@ -174,7 +176,7 @@ struct acdc {
     uint32_t gen;               /* Last acdc_policy.gen; likewise. */
     uint32_t port_seq;
     acdc_a32 max_flows, idle_timeout_ms, exid;
-    acdc_count_t n_flows, n_flows6, n_closed, n_half_open;
+    acdc_count_t n_flows, n_flows6, n_closed, n_half_open, n_tenants;
     struct acdc_tenant *tenants;
     struct acdc_port *ports;
 };

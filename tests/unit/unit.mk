@@ -9,6 +9,7 @@
 TESTS += \
 	build/unit/test-feedback.tap \
 	build/unit/test-handshake.tap \
+	build/unit/test-hostile.tap \
 	build/unit/test-packet.tap \
 	build/unit/test-platform.tap \
 	build/unit/test-table.tap \
