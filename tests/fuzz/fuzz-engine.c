@@ -6,12 +6,13 @@
  *
  * Held against DESIGN sections 3, 6 and 7: payload untouched, checksums as
  * right as they were, what is not understood passes bit for bit, no window
- * raised, none zero unless the peer said zero, nothing of ours at a guest, and
- * never more flows than the limit. */
+ * raised, none zero unless the peer said zero, nothing of ours at a guest, never
+ * more flows than the limit and no memory but for them. */
 
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "acdc-private.h"
 #include "sim.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *, size_t);
@@ -39,9 +40,15 @@ byte(void)
     return *input++;
 }
 
-enum { N_QUEUE = 8, N_PORTS = 3, MAX_FLOWS = 4 };
+enum {
+    N_QUEUE = 8, N_PORTS = 3, MAX_FLOWS = 4,
+    /* Tables of 64 or 128 buckets, policies with a rule or without. */
+    MORE_MEMORY = 2 * (64 * 8 + sizeof(struct acdc_rule) + 64),
+};
 
 static struct sim s;
+static struct acdc_port *other_port[2];         /* Of another tenant. */
+static int64_t memory_at_first;
 static struct packet *queue[2][N_QUEUE];        /* To guest [i]. */
 static bool memory;             /* No failures of memory so far. */
 static bool rescales;           /* Windows are in other units. */
@@ -317,8 +324,19 @@ operate(void)
     case 25:
         s.now -= byte() % 4 * SIM_MS;           /* Another thread's clock. */
         break;
+    case 26: {
+        /* Another guest, another tenant, the same addresses. */
+        struct acdc_port *port = other_port[side];
+
+        other_port[side] = s.port[side];
+        s.port[side] = port;
+        break;
+    }
     default:
         host_quiesce();
+        CHECK(host_allocated() <= memory_at_first + MORE_MEMORY
+              + (sim_n_flows(&s, 0) + sim_n_flows(&s, 1))
+                * (int64_t) sizeof(struct acdc_flow6));
         break;
     }
 }
@@ -337,8 +355,17 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     sim_init(&s, NULL, NULL);
     rescales = byte() & 1;
     for (i = 0; i < 2; i++) {
+        struct acdc_tenant_config tc = { .name = "red",
+                                         .params = acdc_params_default };
+
         acdc_config_set(s.acdc[i], &config);
+        tc.params.police = true;
+        acdc_tenant_set(s.acdc[i], &tc);
+        other_port[i] = acdc_port_bind(s.acdc[i], SIM_PORT_NO + 1, "vnet8",
+                                       "red", SIM_MTU);
     }
+    host_quiesce();
+    memory_at_first = host_allocated();
     while (left) {
         operate();
         CHECK(sim_n_flows(&s, 0) <= MAX_FLOWS);
