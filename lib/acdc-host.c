@@ -52,16 +52,14 @@ acdc_host_seed(void)
 static uint8_t *
 acdc_host_move(struct acdc_pkt *p, struct dp_packet *b, int n)
 {
-    uint32_t size = dp_packet_size(b) + n;
 #ifdef DPDK_NETDEV
     /* dp_packet_set_size() takes every packet for one segment. */
-    uint16_t data_len = b->mbuf.data_len + n;
-#endif
-
+    b->mbuf.data_off -= n;
+    b->mbuf.data_len += n;
+    b->mbuf.pkt_len += n;
+#else
     dp_packet_set_data(b, (char *) dp_packet_data(b) - n);
-    dp_packet_set_size(b, size);
-#ifdef DPDK_NETDEV
-    b->mbuf.data_len = data_len;
+    dp_packet_set_size(b, dp_packet_size(b) + n);
 #endif
 
     p->data = dp_packet_data(b);
