@@ -37,15 +37,21 @@ note_options(struct acdc_flow *f, const struct acdc_pkt *p, bool guest)
     }
 }
 
-/* Both options or no scaling at all (RFC 7323 section 2.2).  Full segments
- * are shorter by the timestamps where both ends agreed on them. */
+/* Both options or no scaling at all (RFC 7323 section 2.2). */
 static void
-settle_options(struct acdc_flow *f, const struct acdc_pkt *synack)
+settle_wscale(struct acdc_flow *f)
 {
     if (!(f->flags & ACDC_F_WSCALE_GUEST)
         || !(f->flags & ACDC_F_WSCALE_PEER)) {
         f->guest_wscale = f->peer_wscale = f->out_wscale = 0;
     }
+}
+
+/* Full segments are shorter by the timestamps where both ends agreed on
+ * them. */
+static void
+settle_mss(struct acdc_flow *f, const struct acdc_pkt *synack)
+{
     if ((synack->opt_flags & ACDC_O_TIMESTAMP)
         && f->mss > ACDC_MSS_MIN + 2 + ACDC_TCPOPT_TIMESTAMP_LEN) {
         f->mss = (uint16_t) (f->mss - 2 - ACDC_TCPOPT_TIMESTAMP_LEN);
@@ -289,8 +295,9 @@ settle(struct acdc_ctx *ctx, struct acdc_flow *f,
         f->flags |= ACDC_F_GUEST_ECN;
     }
     acdc_flow_set_counted(f, capable);
+    settle_wscale(f);
     if (!(f->flags & ACDC_F_LAW)) {
-        settle_options(f, synack);
+        settle_mss(f, synack);
         ACDC_COUNT(ctx, FLOWS_CAPABLE, capable);
         ACDC_COUNT(ctx, FLOWS_FALLBACK, !capable);
     }

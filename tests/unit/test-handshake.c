@@ -233,17 +233,18 @@ test_wscale(void)
     }
 }
 
-/* Both guests connect at once (RFC 9293 section 3.5). */
+/* Both guests connect at once (RFC 9293 section 3.5).  Guest 'scaled' alone
+ * has the window scale option; -1: none has it. */
 static void
-test_simultaneous(bool capable0, bool capable1, bool late)
+test_simultaneous(bool capable0, bool capable1, bool late, int scaled)
 {
     struct packet *p[2];
     struct sim s;
     int i;
 
     sim_init(&s, NULL, NULL);
-    printf("# simultaneous open, AC/DC at 0: %d, at 1: %d, SYN late: %d\n",
-           capable0, capable1, late);
+    printf("# simultaneous open, AC/DC at 0: %d, at 1: %d, SYN late: %d,"
+           " scale of %d\n", capable0, capable1, late, scaled);
     if (!capable0) {
         sim_remove_acdc(&s, 0);
     }
@@ -255,6 +256,9 @@ test_simultaneous(bool capable0, bool capable1, bool late)
 
         opt_mss(&spec, 1460);
         opt_timestamp(&spec, 1, 0);
+        if (i == scaled) {
+            opt_wscale(&spec, 8);
+        }
         p[i] = packet_make(&spec);
         if (!late || !i) {
             p[i] = sim_egress(&s, i, p[i]);
@@ -278,6 +282,9 @@ test_simultaneous(bool capable0, bool capable1, bool late)
 
         opt_mss(&spec, 1460);
         opt_timestamp(&spec, 1, 0);
+        if (i == scaled) {
+            opt_wscale(&spec, 8);
+        }
         p[i] = sim_egress(&s, i, packet_make(&spec));
     }
     for (i = 0; i < 2; i++) {
@@ -298,6 +305,8 @@ test_simultaneous(bool capable0, bool capable1, bool late)
             is_u64(fi.state, ACDC_FLOW_ESTABLISHED, "%d is established", i);
             is_u64(fi.capable, capable0 && capable1, "capable at %d", i);
             is_u64(fi.mss, 1448, "MSS at %d", i);
+            is_u64(fi.wscale_local + fi.wscale_remote, 0, "no scaling at %d",
+                   i);
             is_u64(sim_counter(&s, i, ACDC_C_FLOWS_CAPABLE)
                    + sim_counter(&s, i, ACDC_C_FLOWS_FALLBACK), 1,
                    "one handshake counted at %d", i);
@@ -451,7 +460,11 @@ main(void)
     test_wscale();
     for (i = 0; i < 8; i++) {
         if (i & 3) {
-            test_simultaneous(i & 1, i & 2, i & 4);
+            int scaled;
+
+            for (scaled = -1; scaled < 2; scaled++) {
+                test_simultaneous(i & 1, i & 2, i & 4, scaled);
+            }
         }
     }
     test_reuse();
