@@ -384,7 +384,7 @@ fair_share(const struct acdc_ctx *ctx)
                      / acdc_count_read(&ctx->acdc->n_tenants);
 
     return acdc_count_read(&ctx->tenant->n_flows) < share ? share
-                                                          : UINT32_MAX;
+                                                          : ~(uint32_t) 0;
 }
 
 /* Removes the best of the flows that a hand going round the table comes by.
