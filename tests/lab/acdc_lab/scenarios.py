@@ -29,6 +29,7 @@ class Options:
     seconds: float = 4.0
     seed: int = 1
     delay: float = 20e-6  # s, one way, at each guest's link
+    spread: float = 0  # s, by which the senders' delays differ, evenly around 'delay'
     buffer: int = 2_000_000  # bytes, of each switch port
     mark: int = 65 * 1514  # K in bytes; 0: no marking
     offload: bool = False  # TSO, GSO and GRO on
@@ -136,12 +137,20 @@ def probe(source: str, to: str, start: float = 0.1) -> Traffic:
     return Traffic("probe", "rpc", source, [to], start, args=["--interval", "200e-6"])
 
 
+def delay_of(options: Options, index: int, count: int) -> float | None:
+    """Of sender 'index', counted from 0."""
+    if not options.spread or count < 2:
+        return None
+    return options.delay + options.spread * (index / (count - 1) - 0.5)
+
+
 def pairs(options: Options, count: int) -> list[Host]:
     """COUNT senders s1... on switch 'left', as many receivers r1... on 'right',
     and a pair for the probe."""
     hosts = [Host("sp", "left", stack_of(options, 0)), Host("rp", "right", stack_of(options, 0))]
     for i in range(count):
-        hosts.append(Host(f"s{i + 1}", "left", stack_of(options, i)))
+        delay = delay_of(options, i, count)
+        hosts.append(Host(f"s{i + 1}", "left", stack_of(options, i), delay=delay))
         hosts.append(Host(f"r{i + 1}", "right", stack_of(options, i)))
     return hosts
 
@@ -172,7 +181,10 @@ def incast(options: Options) -> Plan:
     # The receiver's vSwitch is 'right', so that the queue in front of the
     # receiver is the network's, between the two vSwitches.
     hosts = [Host("sp", "left", stack_of(options, 0)), Host("r1", "right", stack_of(options, 0))]
-    hosts += [Host(f"s{i + 1}", "left", stack_of(options, i)) for i in range(count)]
+    hosts += [
+        Host(f"s{i + 1}", "left", stack_of(options, i), delay=delay_of(options, i, count))
+        for i in range(count)
+    ]
     traffic = [Traffic(f"f{i}", "bulk", f"s{i}", ["r1"], offset()) for i in range(1, count + 1)]
     traffic.append(probe("sp", "r1"))
     return Plan(["left", "right"], hosts, [Trunk("left", "right")], traffic)
