@@ -120,6 +120,16 @@ is_optimistic(const struct acdc_flow *f, const struct acdc_pkt *p)
            && seq_after(p->ack, f->rcv_nxt + 1);        /* A FIN counts 1. */
 }
 
+/* Whether the guest may have got data that the engine did not see. */
+static bool
+may_have_more(const struct acdc_ctx *ctx)
+{
+    uint32_t unseen_ms = acdc_a32_read(&ctx->port->unseen_ms);
+
+    return unseen_ms
+           && elapsed_ms(ctx->now_ms, unseen_ms) < ACDC_UNSEEN_MS;
+}
+
 /* Reports to the sending side what arrived here: on a pure ACK always, on
  * data where it fits, else in a FACK when there is news. */
 static void
@@ -226,7 +236,9 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         acdc_flow_note_end(ctx, f, p);
         return true;
     }
-    if (is_optimistic(f, p)) {
+    if (is_optimistic(f, p) && may_have_more(ctx)) {
+        f->rcv_nxt = p->ack;
+    } else if (is_optimistic(f, p)) {
         ACDC_COUNT(ctx, ACK_OPTIMISTIC, 1);
         if (params->police && params->enabled
             && params->mode == ACDC_MODE_ENFORCE) {

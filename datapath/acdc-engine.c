@@ -50,6 +50,10 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
             acdc_table_prefetch(&ctx, pkts[i].hash);
         } else {
             ctx.counters[pkts[i].reason]++;
+            if (dir == ACDC_INGRESS
+                && pkts[i].reason != ACDC_C_UNTOUCHED_NOT_TCP) {
+                acdc_a32_set(&port->unseen_ms, ctx.now_ms | 1);
+            }
         }
     }
     for (i = 0; i < n; i++) {

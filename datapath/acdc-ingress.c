@@ -267,14 +267,16 @@ finish_fack(struct acdc_ctx *ctx, struct acdc_flow *f,
     ACDC_COUNT(ctx, WINDOW_UPDATES, 1);
 }
 
-/* How far the data to the guest reaches. */
+/* How far the data to the guest reaches.  Not by a packet that is corrupt or
+ * of somebody else: the guest will drop it. */
 static void
 note_data(struct acdc_flow *f, const struct acdc_pkt *p)
 {
     uint32_t end = p->seq + p->payload;
 
     if ((p->payload || (p->tcp_flags & ACDC_TCP_FIN))
-        && seq_after(end, f->rcv_nxt)) {
+        && seq_after(end, f->rcv_nxt)
+        && !seq_after(p->seq, f->rcv_nxt + ACDC_PLAUSIBLE)) {
         f->rcv_nxt = end;
     }
 }

@@ -28,6 +28,9 @@ enum {
     ACDC_PLAUSIBLE = 1 << 24,       /* Bytes: what is further from the
                                      * connection's present was not sent by
                                      * the other end, see is_plausible(). */
+    ACDC_UNSEEN_MS = 60000,         /* So long after a fragment an ACK may be of
+                                     * data in it (RFC 8200 section 4.5: the
+                                     * time for reassembly). */
     ACDC_EVICT_SCAN = 256,          /* Flows looked at to make room for one. */
     ACDC_SYNS_MAX = 15,         /* Counters that stop there. */
     ACDC_DUPACKS_MAX = 127,
@@ -153,6 +156,8 @@ struct acdc_port {
     struct acdc_tenant *tenant; /* The same, NULL once unbound; RCU, written
                                  * under acdc.lock. */
     acdc_a32 mtu;
+    acdc_a32 unseen_ms;         /* When the guest last got TCP that the engine
+                                 * cannot follow, a fragment; 0: never. */
     uint32_t port_no;
     uint32_t hash;              /* Differs between ports. */
     acdc_count_t n_flows;

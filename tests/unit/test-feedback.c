@@ -187,6 +187,15 @@ test_bad(void)
         is_u64(info(&s, 0).fb_total, i < 4 ? 0 : 5000, "%sbelieved",
                i < 4 ? "not " : "");
     }
+    {
+        /* His data does not put the real reports in doubt. */
+        struct tcp_spec spec = sim_spec(&s, 1, ACDC_TCP_ACK, 100);
+
+        spec.seq += 1u << 30;
+        packet_free_list(sim_ingress(&s, 0, packet_make(&spec)));
+        packet_free_list(report(&s, 2000, 6000, false));
+        is_u64(info(&s, 0).fb_total, 6000, "a report after his data");
+    }
     sim_done(&s);
 
     /* A network that duplicated packets: resync, and then reports count. */

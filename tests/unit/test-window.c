@@ -436,6 +436,30 @@ test_hostile_receiver(void)
         sim_done(&s);
     }
 
+    /* An ACK of data that came in fragments is none. */
+    params.police = true;
+    connect(&s, &params);
+    spec = sim_spec(&s, 0, ACDC_TCP_ACK, 1448);
+    p = packet_make(&spec);
+    packet_data(p)[14 + 6] = 0x20;      /* More fragments. */
+    packet_free_list(sim_ingress(&s, 1, p));
+    s.guest[1].rcv_nxt += 3000;
+    for (i = 0; i < 2; i++) {
+        spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
+        p = sim_egress(&s, 1, packet_make(&spec));
+        is_u64(packet_count(p), 1, "an ACK of fragments, time %d", i);
+        packet_free_list(p);
+        s.now += 100000 * SIM_MS;
+    }
+    is_u64(sim_counter(&s, 1, ACDC_C_ACK_OPTIMISTIC), 0, "an honest ACK");
+    s.guest[1].rcv_nxt += 3000;
+    spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
+    p = sim_egress(&s, 1, packet_make(&spec));
+    is_u64(packet_count(p), 0, "long after that one is optimistic");
+    packet_free_list(p);
+    sim_done(&s);
+    params.police = false;
+
     /* Data for which there was no memory was seen all the same. */
     connect(&s, &params);
     spec = sim_spec(&s, 0, ACDC_TCP_ACK, 1448);
