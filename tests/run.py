@@ -344,7 +344,7 @@ TIERS = [
         ("quickstart", "the quick start", 15, None, ("quickstart",)),
         ("ovs", "Open vSwitch's own tests, those near our changes", 40, run_ovs, ()),
         ("lab", "real stacks in virtual time", 25, run_lab, ("lab",)),
-        ("fuzz", "the engine against random packets", 10, None, ()),
+        ("fuzz", "random packets and messages; 10 minutes if alone", 20, None, ()),
         ("bench", "the benchmarks, briefly", 10, None, ()),
         ("qemu", "the kernel module in emulated machines; only by name", 120, None, ("qemu",)),
     )
@@ -412,6 +412,8 @@ def main() -> int:
     if os.geteuid():
         parser.error("network namespaces and packages need root: sudo tests/run")
     wanted = args.tiers or tiers.keys() - BY_NAME
+    if wanted == ["fuzz"]:
+        os.environ.setdefault("ACDC_FUZZ_SECONDS", "600")
     chosen = [tier for tier in tiers.values() if tier.name in wanted]
 
     signal.signal(signal.SIGINT, interrupt)

@@ -1,12 +1,19 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what the fuzzers begin with: seeds.py DIRECTORY."""
+"""What the fuzzers begin with.
+
+seeds.py DIRECTORY              writes it, a folder for each fuzzer
+seeds.py --pack FOLDER FILE     an input in base64 a line, as in corpus/
+"""
 
 from __future__ import annotations
 
+import base64
 import struct
 import sys
 from pathlib import Path
+
+CORPUS = Path(__file__).resolve().parent / "corpus"
 
 MATCHES = [
     "remote=10.0.0.0/8,remote_port=5432,local_port=8000-8010",
@@ -84,18 +91,36 @@ ENGINES = {
 }
 
 
-def main() -> None:
-    targets: dict[str, dict[str, bytes]] = {
+def pack(folder: Path, file: Path) -> None:
+    inputs = sorted((path.read_bytes() for path in folder.iterdir()), key=lambda x: (len(x), x))
+    file.write_text("".join(base64.b64encode(data).decode() + "\n" for data in inputs))
+
+
+def unpack(directory: Path) -> None:
+    written: dict[str, dict[str, bytes]] = {
         "match": {str(i): text.encode() for i, text in enumerate(MATCHES)},
         "packet": PACKETS,
         "engine": ENGINES,
+        "netlink": {},
     }
-    for target, seeds in targets.items():
-        directory = Path(sys.argv[1]) / f"seeds-{target}"
-        directory.mkdir(parents=True, exist_ok=True)
+    for file in CORPUS.glob("*.txt"):
+        seeds = written.setdefault(file.stem, {})
+        for i, line in enumerate(file.read_text().splitlines()):
+            seeds[f"corpus-{i}"] = base64.b64decode(line)
+    for target, seeds in written.items():
+        folder = directory / f"seeds-{target}"
+        folder.mkdir(parents=True, exist_ok=True)
+        # A fuzzer may be reading what is right already.
+        for old in folder.iterdir():
+            if seeds.get(old.name) != old.read_bytes():
+                old.unlink()
         for name, seed in seeds.items():
-            (directory / name).write_bytes(seed)
+            if not (folder / name).exists():
+                (folder / name).write_bytes(seed)
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1] == "--pack":
+        pack(Path(sys.argv[2]), Path(sys.argv[3]))
+    else:
+        unpack(Path(sys.argv[1]))

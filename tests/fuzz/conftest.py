@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ACDC_FUZZ_SECONDS, 30 by default and 600 in "tests/run fuzz", is what the engine's
+fuzzer gets; the others share it beside that one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+FUZZ = Path(__file__).resolve().parent
+SECONDS = float(os.environ.get("ACDC_FUZZ_SECONDS", "30"))
+
+
+def start(target: str, part: float) -> subprocess.Popen[str]:
+    """The fuzzer, for that part of the time."""
+    return subprocess.Popen(
+        ["make", "-s", "-C", str(FUZZ), f"SECONDS={part * SECONDS:.0f}", target],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        env=os.environ | {"MAKEFLAGS": ""}, start_new_session=True,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def fuzzer() -> Callable[[str, float], subprocess.Popen[str]]:
+    return start
+
+
+@pytest.fixture(scope="session", autouse=True)
+def engine_run(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str] | None]:
+    """Begun with the session if its test is to run."""
+    if not any(item.name == "test_engine" for item in request.session.items):
+        yield None
+        return
+    run = start("engine", 1)
+    try:
+        yield run
+    finally:
+        if run.poll() is None:
+            os.killpg(run.pid, signal.SIGKILL)
+            run.communicate()
