@@ -35,6 +35,11 @@ def test_on_the_kernel_datapath(results: dict[str, Counter[str]], name: str) -> 
     assert results[name]["passed"] > 0
 
 
+def test_random_netlink_requests() -> None:
+    """Thousands, right ones changed; the kernel's console stays clean."""
+    PacketRun(LAB / "inside/netlink.py", "-s").succeed()
+
+
 def test_without_a_tenant_the_bytes_are_the_stock_module_s(tmp_path: Path) -> None:
     """The same frames come out, those that OVS edits included."""
     outputs = []

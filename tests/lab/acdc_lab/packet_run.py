@@ -30,6 +30,10 @@ class PacketRun:
         assert self._process.returncode in (0, 1), output
         print(output)
 
+    def succeed(self) -> None:
+        self.wait()
+        assert self._process.returncode == 0
+
     def stop(self) -> None:
         if self._process.poll() is None:
             self._process.terminate()
