@@ -390,13 +390,19 @@ payload_byte(uint32_t seq)
 static uint32_t
 sum_bytes(uint32_t sum, const uint8_t *b, uint32_t n)
 {
+    uint64_t total = sum;
     uint32_t i;
 
-    for (i = 0; i < n; i++) {
-        sum += i % 2 ? b[i] : (uint32_t) b[i] << 8;
-        sum = (sum & 0xffff) + (sum >> 16);
+    for (i = 0; i + 1 < n; i += 2) {
+        total += acdc_get16(b + i);
     }
-    return sum;
+    if (n % 2) {
+        total += (uint32_t) b[n - 1] << 8;
+    }
+    while (total >> 16) {
+        total = (total & 0xffff) + (total >> 16);
+    }
+    return (uint32_t) total;
 }
 
 /* Folded sum of the pseudo header (RFC 9293 section 3.1, RFC 8200 section
