@@ -236,12 +236,46 @@ acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     acdc_unlock(&f->lock);
 }
 
+/* Whether the TCP checksum may be right.  What a handshake says holds for the
+ * whole connection, so it is not taken from a packet that the guest will drop.
+ * A partial checksum is made later, and with IP options the pseudo header may
+ * be of another destination. */
+static bool
+is_intact(const struct acdc_pkt *p)
+{
+    const uint8_t *ip = acdc_pkt_ip(p), *tcp = acdc_pkt_tcp(p);
+    uint32_t n = p->tcp_hlen + p->payload, sum = ACDC_IPPROTO_TCP + n, i;
+    unsigned int addr = p->ip_version == 4 ? 12 : 8;
+    unsigned int end = p->ip_version == 4 ? ACDC_IP4_HLEN : ACDC_IP6_HLEN;
+
+    if (p->csum_partial || p->gso || acdc_pkt_has_ip_options(p)
+        || p->l4_ofs + n > p->hlen) {
+        return true;
+    }
+    for (i = addr; i < end; i += 2) {
+        sum += acdc_get16(ip + i);
+    }
+    for (i = 0; i + 1 < n; i += 2) {
+        sum += acdc_get16(tcp + i);
+    }
+    if (n & 1) {
+        sum += (uint32_t) tcp[n - 1] << 8;
+    }
+    sum = (sum >> 16) + (sum & 0xffff);
+    sum = (sum >> 16) + (sum & 0xffff);
+    return sum == 0xffff;
+}
+
 void
 acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
 {
-    struct acdc_flow *f = find_or_create(ctx, p);
     const struct acdc_params *params;
+    struct acdc_flow *f;
 
+    if (!is_intact(p)) {
+        return;
+    }
+    f = find_or_create(ctx, p);
     if (!f) {
         accept_offer(ctx, p);
         return;
@@ -348,6 +382,9 @@ bool
 acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
                     struct acdc_flow *f, const struct acdc_params *params)
 {
+    if (!is_intact(p)) {
+        return false;
+    }
     if (f->state == ACDC_FLOW_ESTABLISHED && p->seq == f->irs) {
         /* Sent again: the guest's ACK was lost. */
         accept_offer(ctx, p);

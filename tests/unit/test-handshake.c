@@ -446,6 +446,42 @@ test_syn_knob(void)
     sim_done(&s);
 }
 
+/* A corrupt SYN-ACK, which the guest drops, settles nothing. */
+static void
+test_corrupt(void)
+{
+    struct acdc_flow_info fi;
+    struct tcp_spec spec;
+    struct packet *p;
+    struct sim s;
+    int i;
+
+    for (i = 0; i < 2; i++) {
+        sim_init(&s, NULL, NULL);
+        s.guest[0].wscale = s.guest[1].wscale = 7;
+        if (i) {
+            sim_syn(&s);
+        }
+        spec = sim_spec(&s, i, ACDC_TCP_SYN | (i ? ACDC_TCP_ACK : 0), 0);
+        spec.seq += 1000000;
+        spec.bad_csum = true;
+        opt_wscale(&spec, 3);
+        p = sim_ingress(&s, !i, packet_make(&spec));
+        ok(!packet_csum_ok(p), "it stays corrupt");
+        packet_free_list(p);
+        is_u64(sim_n_flows(&s, !i), (uint64_t) i, "no flow is made of it");
+        if (i) {
+            sim_synack(&s);
+        } else {
+            sim_connect(&s);
+        }
+        sim_info(&s, !i, &fi);
+        is_u64(fi.wscale_remote, 7, "the scale of the intact one");
+        ok(fi.capable, "and its capability");
+        sim_done(&s);
+    }
+}
+
 int
 main(void)
 {
@@ -469,6 +505,7 @@ main(void)
     }
     test_reuse();
     test_syn_knob();
+    test_corrupt();
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
     return tap_end();
 }
