@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plays the conversations of one arm, epoch after epoch, each in another network:
+as the first process of the lab's kernel, or natively.  Reads RUN_DIR/config.json,
+leaves RUN_DIR/epoch-N.txt and RUN_DIR/result.json."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parent)]
+
+import network  # noqa: E402
+
+from acdc_testlib.ovs import Ovs  # noqa: E402
+
+# What ovs-vswitchd may say in a run: of feedback about packets that the network
+# duplicated or corrupted, and of a busy machine.
+EXPECTED = re.compile(
+    r"\|acdc_\w+\|WARN\|tenant .* (feedback_bad|ack_invalid|ack_optimistic|policed\w*) \+"
+    r"|ovs_datapath|timeval|Unreasonably long"
+)
+
+
+class Arm:
+    def __init__(self, run_dir: Path, config: dict[str, Any]) -> None:
+        self.dir = run_dir
+        self.config = config
+        self.acdc: bool = config["acdc"]
+        self.ovs = Ovs()
+        self.pairs: list[network.Pair] = []
+
+    def make(self) -> None:
+        self.ovs.add_bridge("br0", normal=False)
+        draw = random.Random(f"pairs {self.config['seed']}")
+        offload = not network.userspace()
+        self.pairs = network.make_pairs(self.ovs, self.config["pairs"], draw, offload)
+        if self.acdc:
+            self._vsctl([["create", "acdc", f"name={pair.tenant}"] for pair in self.pairs])
+        print("lab> network made", flush=True)
+
+    def _vsctl(self, commands: list[list[str]]) -> None:
+        words = [word for command in commands for word in ("--", *command)]
+        self.ovs.vsctl(*words[1:])
+
+    def _bind(self, draw: random.Random) -> None:
+        """Both ends of most pairs, one of the others."""
+        commands = []
+        for pair in self.pairs:
+            bound = draw.choice([(1, 1), (1, 1), (1, 1), (1, 1), (1, 0), (0, 1)])
+            for port, yes in zip(pair.guest_ports, bound, strict=True):
+                if yes:
+                    commands.append(
+                        ["set", "interface", port, f"other_config:acdc-tenant={pair.tenant}"]
+                    )
+                else:
+                    commands.append(["remove", "interface", port, "other_config", "acdc-tenant"])
+            commands.append(["set", "acdc", pair.tenant, *network.policy(draw)])
+        if self.acdc:
+            self._vsctl(commands)
+
+    def _trouble(self, draw: random.Random) -> str:
+        """Returns the pairs as converse reads them."""
+        lines = []
+        for pair in self.pairs:
+            troubles = [network.Trouble(draw), network.Trouble(draw)]
+            lossless = all(trouble.lossless for trouble in troubles)
+            for guest in pair.guests:
+                network.write_sysctls(guest, network.guest_sysctls(draw, lossless))
+            if pair.relay:
+                pair.relay.start(self.config["relay"], troubles)
+            else:
+                devices = ("r0", "r1")
+                tc = [trouble.netem(dev) for trouble, dev in zip(troubles, devices, strict=True)]
+                network.batch(pair.router, ["tc"], tc)
+                for guest in pair.guests:
+                    # No packet arrives at once, whatever the router does.
+                    line = "qdisc replace dev eth0 root netem limit 10000 delay 20us rate 1gbit"
+                    network.batch(guest, ["tc"], [line])
+            self._routes(pair, draw)
+            # SYNs cross for certain only where no time passes between two connect().
+            lines.append(pair.line("fo6" if pair.relay else "fso6") + "\n")
+        return "".join(lines)
+
+    def _routes(self, pair: network.Pair, draw: random.Random) -> None:
+        for version, lines in network.routes(pair, draw).items():
+            network.batch(pair.router, ["ip", version], lines)
+
+    def _capture(self, number: int) -> None:
+        """What all guests' devices see."""
+        for pair in self.pairs:
+            for side, guest in enumerate(pair.guests):
+                file = self.dir / f"epoch-{number}-{pair.index}-{side}.pcap"
+                guest.popen("tcpdump", "-U", "-i", "eth0", "-s", "128", "-w", file)
+
+    def epoch(self, number: int, first: int, count: int) -> None:
+        draw = random.Random(f"epoch {self.config['seed']} {number}")
+        pairs = Path(self.ovs.dir, "pairs")
+        pairs.write_text(self._trouble(draw))
+        self._bind(draw)
+        if self.config["capture"]:
+            self._capture(number)
+        began = time.monotonic()
+        out = self.dir / f"epoch-{number}.txt"
+        with out.open("w") as stream:
+            process = subprocess.Popen(
+                [self.config["converse"], self.config["seed"], str(first), str(count),
+                 str(self.config["parallel"]), str(self.config["limit"]), pairs],
+                stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            # In the midst of it other path MTUs, another policy.
+            try:
+                process.wait(draw.uniform(0.5, 10))
+            except subprocess.TimeoutExpired:
+                for pair in self.pairs:
+                    self._routes(pair, draw)
+                if self.acdc:
+                    self._vsctl(
+                        [["set", "acdc", p.tenant, *network.policy(draw)] for p in self.pairs]
+                    )
+            _, said = process.communicate()
+        if process.returncode:
+            raise RuntimeError(f"converse: {said}")
+        if not self.ovs.vswitchd_running():
+            raise RuntimeError(f"ovs-vswitchd has ended\n{self.ovs.log_tail()}")
+        seconds = time.monotonic() - began
+        print(f"lab> epoch {number}: {said.strip()} in {seconds:.0f} s", flush=True)
+
+    def run(self) -> None:
+        self.make()
+        first, end = self.config["first"], self.config["first"] + self.config["count"]
+        per_epoch = self.config["per_epoch"]
+        while first < end:
+            number = first // per_epoch
+            until = min(end, (number + 1) * per_epoch)
+            self.epoch(number, first, until - first)
+            first = until
+
+    def result(self) -> dict[str, Any]:
+        """What is left of it all."""
+        result: dict[str, Any] = {
+            "log": [
+                line
+                for line in self.ovs.log.read_text(errors="replace").splitlines()
+                if re.search(r"\|(WARN|ERR|EMER)\|", line) and not EXPECTED.search(line)
+            ]
+        }
+        if self.acdc:
+            stats = self.ovs.appctl_json("acdc/stats")
+            result["stats"] = stats
+        return result
+
+
+def main(run_dir: Path) -> None:
+    config = json.loads((run_dir / "config.json").read_text())
+    os.environ |= {
+        "ACDC_TEST_DATAPATH": "netdev" if config["native"] else "system",
+        "ACDC_ENV": config["env"],
+    }
+    if not config["native"]:
+        os.environ["TMPDIR"] = "/run"
+        # As in tests/lab/packet.
+        time.sleep(11)
+    arm = Arm(run_dir, config)
+    try:
+        arm.run()
+        (run_dir / "result.json").write_text(json.dumps(arm.result()))
+    finally:
+        (run_dir / "ovs-vswitchd.log").write_text(arm.ovs.log.read_text(errors="replace"))
+        if config["native"]:
+            for pair in arm.pairs:
+                pair.close()
+            arm.ovs.close()
+
+
+if __name__ == "__main__":
+    try:
+        main(Path(sys.argv[-1]))
+    except BaseException:
+        traceback.print_exc()
+        raise
+    finally:
+        sys.stderr.flush()
+        sys.stdout.flush()
+        if os.getpid() == 1:
+            ctypes.CDLL(None).reboot(0x4321FEDC)  # LINUX_REBOOT_CMD_POWER_OFF
