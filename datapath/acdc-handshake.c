@@ -273,6 +273,7 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     struct acdc_flow *f;
 
     if (!is_intact(p)) {
+        accept_offer(ctx, p);
         return;
     }
     f = find_or_create(ctx, p);
@@ -383,6 +384,7 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
                     struct acdc_flow *f, const struct acdc_params *params)
 {
     if (!is_intact(p)) {
+        accept_offer(ctx, p);
         return false;
     }
     if (f->state == ACDC_FLOW_ESTABLISHED && p->seq == f->irs) {
