@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""In the machine of tests/bench/kernel: kernel_guest.py PACKETS ROUNDS CASE..., a
+case as NAME:SLOTS:DATA:ACKS."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "qemu" / "guest"))
+
+from hypervisor import OVS_CTL, run, say  # noqa: E402
+
+PATCHED = "/usr/local/bin/openvswitch.ko"
+
+
+def start() -> None:
+    run(OVS_CTL, "start", "--system-id=hypervisor")
+    run("ovs-vsctl", "set", "open_vswitch", ".", "other_config:max-idle=3600000")
+    run("ovs-vsctl", "add-br", "br0", "--", "set", "bridge", "br0", "fail_mode=secure",
+        "--", "add-port", "br0", "g1", "--", "add-port", "br0", "u1")  # fmt: skip
+    ports = [run("ovs-vsctl", "get", "interface", name, "ofport") for name in ("g1", "u1")]
+    for number, match in enumerate(("nw_dst", "nw_src")):
+        run("ovs-ofctl", "add-flow", "br0", f"in_port={ports[number]},tcp,{match}=8.0.0.0/5,"
+            f"actions=output:{ports[1 - number]}")  # fmt: skip
+
+
+def stop() -> None:
+    run("ovs-vsctl", "del-br", "br0")
+    run(OVS_CTL, "stop")
+    run("ovs-dpctl", "del-dp", "ovs-system", check=False)
+    run("rmmod", "openvswitch")
+
+
+def check(slots: int) -> None:
+    """That the engine followed every connection."""
+    (tenant,) = json.loads(run("ovs-appctl", "acdc/show", "--json", quiet=True))["tenants"]
+    assert tenant["n_capable"] == 2 * slots, tenant
+    counters = tenant["counters"]
+    # The devices' own neighbour discovery is no TCP.
+    wrong = {
+        name: value
+        for name, value in counters.items()
+        if value and name.startswith("untouched_") and name != "untouched_not_tcp"
+    }
+    assert not wrong, wrong
+
+
+def learn(source: list[str]) -> None:
+    """The first packets go to ovs-vswitchd, which tells the datapath what to do
+    with the others."""
+    for _ in range(10):
+        run(*source, "1", "1", "1", "1", "1")
+        time.sleep(0.5)
+        flows = run("ovs-dpctl", "dump-flows")
+        if all(f"ipv4({side}=8.0.0.0/248" in flows for side in ("src", "dst")):
+            return
+    raise AssertionError("no flows in the datapath")
+
+
+def measure(variant: str, packets: str, rounds: str, cases: list[str]) -> None:
+    for case in cases:
+        name, slots, data, acks = case.split(":")
+        source = ["kernel-source", "g0", "u0"]
+        learn(source)
+        if variant == "bound":
+            run("ovs-vsctl", "create", "acdc", "name=blue", "other_config:max-half-open=1000000",
+                "--", "set", "interface", "g1", "other_config:acdc-tenant=blue")  # fmt: skip
+        text = run(*source, slots, data, acks, packets, rounds)
+        found: dict[str, Any] = {"variant": variant, "traffic": name}
+        found["rounds"] = [float(line) for line in text.split()]
+        print(f"result> {json.dumps(found)}", flush=True)
+        say(f"{variant}: {name}: {found['rounds'][-1]:.0f} instructions a packet")
+        if variant == "bound":
+            check(int(slots))
+            run("ovs-vsctl", "remove", "interface", "g1", "other_config", "acdc-tenant",
+                "--", "destroy", "acdc", "blue")  # fmt: skip
+
+
+def main() -> None:
+    packets, rounds, *cases = sys.argv[1:]
+    for name in "gu":
+        run("ip", "link", "add", f"{name}0", "type", "veth", "peer", "name", f"{name}1")
+        for number in "01":
+            run("ip", "link", "set", f"{name}{number}", "up")
+    # ovs-vswitchd counts processors, for its threads, after 10 s of this clock.
+    time.sleep(max(11 - time.monotonic(), 0))
+    run("modprobe", "openvswitch")
+    start()
+    measure("stock", packets, rounds, cases)
+    stop()
+    run("insmod", PATCHED)
+    start()
+    measure("unbound", packets, rounds, cases)
+    measure("bound", packets, rounds, cases)
+    stop()
+
+
+if __name__ == "__main__":
+    main()
