@@ -62,6 +62,11 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
         }
     }
     for (i = 0; i < n; i++) {
+        if (pkts[i].ip_version) {
+            acdc_next_flow_prefetch(&ctx, pkts[i].hash);
+        }
+    }
+    for (i = 0; i < n; i++) {
         if (!pkts[i].ip_version) {
             continue;
         }

@@ -7,8 +7,15 @@
 static uint32_t
 csum_add_bytes(uint32_t sum, const uint8_t *p, unsigned int n)
 {
-    for (; n > 1; n -= 2, p += 2) {
+    for (; n >= 4; n -= 4, p += 4) {
+        uint32_t words = acdc_get32(p);
+
+        sum += (words >> 16) + (words & 0xffff);
+    }
+    if (n >= 2) {
         sum += acdc_get16(p);
+        n -= 2;
+        p += 2;
     }
     if (n) {
         sum += (uint32_t) *p << 8;
@@ -31,13 +38,21 @@ csum_change(uint16_t old, uint16_t new)
     return (uint32_t) (uint16_t) ~old + new;
 }
 
+/* The same for a word that grows by 'delta': in ones' complement -n is ~n. */
+static uint32_t
+csum_delta(int delta)
+{
+    return delta >= 0 ? (uint32_t) delta : (uint16_t) ~(unsigned int) -delta;
+}
+
 /* HC' = ~(~HC + ~m + m'), RFC 1624 equation 3, for all words at once. */
 static void
 csum_apply(uint8_t *field, uint32_t change)
 {
     uint32_t sum = (uint16_t) ~acdc_get16(field);
 
-    acdc_put16(field, (uint16_t) ~csum_fold(sum + csum_fold(change)));
+    sum += (change >> 16) + (change & 0xffff);
+    acdc_put16(field, (uint16_t) ~csum_fold(sum));
 }
 
 /* Several edits of a packet write its checksums once.  Each adds less than
@@ -63,21 +78,6 @@ tcp_csum_change(struct acdc_pkt *p, uint16_t old, uint16_t new)
 {
     if (!p->csum_partial) {
         p->tcp_change += csum_change(old, new);
-    }
-}
-
-/* For a change of the TCP length in the pseudo header. */
-static void
-tcp_csum_change_len(struct acdc_pkt *p, uint16_t old_len, uint16_t new_len)
-{
-    if (p->csum_partial) {
-        uint8_t *field = acdc_pkt_tcp(p) + 16;
-
-        /* The field is the sum itself, not its complement. */
-        acdc_put16(field, csum_fold(acdc_get16(field)
-                                    + csum_change(old_len, new_len)));
-    } else {
-        p->tcp_change += csum_change(old_len, new_len);
     }
 }
 
@@ -414,13 +414,11 @@ acdc_pkt_sack_edge(const struct acdc_pkt *p, uint32_t una, uint32_t nxt)
 /* Editing. ----------------------------------------------------------------- */
 
 bool
-acdc_pkt_make_writable(struct acdc_pkt *p)
+acdc_pkt_first_write(struct acdc_pkt *p)
 {
-    if (p->writable == ACDC_W_UNKNOWN) {
-        p->writable = acdc_host_writable(p) ? ACDC_W_YES : ACDC_W_NO;
-    }
-    p->edited |= p->writable == ACDC_W_YES;
-    return p->writable == ACDC_W_YES;
+    p->edited = acdc_host_writable(p);
+    p->writable = p->edited ? ACDC_W_YES : ACDC_W_NO;
+    return p->edited;
 }
 
 void
@@ -429,10 +427,10 @@ acdc_pkt_set_ecn(struct acdc_pkt *p, uint8_t codepoint)
     uint8_t *ip = acdc_pkt_ip(p);
 
     if (p->ip_version == 4) {
-        uint16_t old = acdc_get16(ip);
+        uint8_t old = ip[1];
 
-        ip[1] = (uint8_t) ((ip[1] & ~ACDC_ECN_MASK) | codepoint);
-        p->ip_change += csum_change(old, acdc_get16(ip));
+        ip[1] = (uint8_t) ((old & ~ACDC_ECN_MASK) | codepoint);
+        p->ip_change += csum_change(old, ip[1]);
     } else {
         /* IPv6 has no header checksum, and TCP's pseudo header no traffic
          * class (RFC 8200 section 8.1). */
@@ -443,7 +441,11 @@ acdc_pkt_set_ecn(struct acdc_pkt *p, uint8_t codepoint)
 void
 acdc_pkt_set_reserved(struct acdc_pkt *p, uint8_t bits)
 {
-    tcp_put8(p, 12, (uint8_t) ((acdc_pkt_tcp(p)[12] & ~ACDC_RES_MASK) | bits));
+    uint8_t *byte = acdc_pkt_tcp(p) + 12;
+    uint8_t old = *byte;
+
+    *byte = (uint8_t) ((old & ~ACDC_RES_MASK) | bits);
+    tcp_csum_change(p, (uint16_t) (old << 8), (uint16_t) (*byte << 8));
 }
 
 void
@@ -459,40 +461,49 @@ acdc_pkt_set_wscale(struct acdc_pkt *p, uint8_t wscale)
     p->wscale = wscale;
 }
 
-/* Sets the length fields of IP for a packet whose TCP header grew by 'delta'
- * bytes, and with them both checksums. */
+/* Sets the lengths in the headers of a packet whose TCP header grew by 'delta'
+ * bytes, a multiple of 4, and with them both checksums. */
 static void
 adjust_lengths(struct acdc_pkt *p, int delta)
 {
     uint8_t *ip = acdc_pkt_ip(p);
-    uint8_t *field = p->ip_version == 4 ? ip + 2 : ip + 4;
-    uint16_t old = acdc_get16(field);
-    uint16_t new = (uint16_t) (old + delta);
-    uint16_t tcp_len = (uint16_t) (p->tcp_hlen + p->payload);
+    uint8_t *tcp = acdc_pkt_tcp(p);
 
-    acdc_put16(field, new);
     if (p->ip_version == 4) {
-        p->ip_change += csum_change(old, new);
+        acdc_put16(ip + 2, (uint16_t) (acdc_get16(ip + 2) + delta));
+        p->ip_change += csum_delta(delta);
+    } else {
+        acdc_put16(ip + 4, (uint16_t) (acdc_get16(ip + 4) + delta));
     }
-    tcp_csum_change_len(p, tcp_len, (uint16_t) (tcp_len + delta));
     p->tcp_hlen = (uint8_t) (p->tcp_hlen + delta);
-    tcp_put8(p, 12, (uint8_t) ((acdc_pkt_tcp(p)[12] & 0x0f)
-                               | p->tcp_hlen / 4 << 4));
+    tcp[12] = (uint8_t) ((tcp[12] & 0x0f) | p->tcp_hlen / 4 << 4);
+    if (!p->csum_partial) {
+        /* The length in the pseudo header, and the data offset. */
+        p->tcp_change += csum_delta(delta) + csum_delta(delta / 4 * 0x1000);
+    } else {
+        /* The pseudo header alone, and its sum itself, not the complement. */
+        acdc_put16(tcp + 16, csum_fold(acdc_get16(tcp + 16)
+                                       + csum_delta(delta)));
+    }
+}
+
+static void
+shift_place(uint8_t *place, unsigned int ofs, int delta)
+{
+    if (*place >= ofs) {
+        *place = (uint8_t) (*place + delta);
+    }
 }
 
 /* Moves the recorded places of options at or behind 'ofs'. */
 static void
 shift_option_places(struct acdc_pkt *p, unsigned int ofs, int delta)
 {
-    uint8_t *places[] = { &p->fb_ofs, &p->cap_ofs, &p->sack_ofs, &p->ws_ofs,
-                          &p->ts_ofs };
-    unsigned int i;
-
-    for (i = 0; i < sizeof places / sizeof places[0]; i++) {
-        if (*places[i] >= ofs) {
-            *places[i] = (uint8_t) (*places[i] + delta);
-        }
-    }
+    shift_place(&p->fb_ofs, ofs, delta);
+    shift_place(&p->cap_ofs, ofs, delta);
+    shift_place(&p->sack_ofs, ofs, delta);
+    shift_place(&p->ws_ofs, ofs, delta);
+    shift_place(&p->ts_ofs, ofs, delta);
 }
 
 static bool

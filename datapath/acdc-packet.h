@@ -88,9 +88,17 @@ static inline uint32_t acdc_pkt_mtu_len(const struct acdc_pkt *p)
  * options that are ours. */
 bool acdc_pkt_parse(struct acdc_pkt *p, uint16_t exid);
 
+/* For the next one. */
+bool acdc_pkt_first_write(struct acdc_pkt *p);
+
 /* Makes headers private.  To be called before any of the edits below; false
  * without memory. */
-bool acdc_pkt_make_writable(struct acdc_pkt *p);
+static inline bool
+acdc_pkt_make_writable(struct acdc_pkt *p)
+{
+    return p->writable == ACDC_W_YES
+           || (p->writable == ACDC_W_UNKNOWN && acdc_pkt_first_write(p));
+}
 
 /* Writes what the edits since the last call changed in the checksums.  The
  * last of all edits: until then the checksums are those of before. */

@@ -217,10 +217,12 @@ elapsed_ms(uint32_t now_ms, uint32_t since_ms)
 int acdc_table_ensure(struct acdc *);
 uint64_t acdc_flow_hash_basis(const struct acdc *, const struct acdc_port *);
 uint32_t acdc_flow_hash(const struct acdc_ctx *, const struct acdc_pkt *);
-/* A flow comes from memory in two steps, its bucket and itself.  Done for a
- * whole batch, the steps of many packets wait for memory together. */
+/* A flow comes from memory in steps: its bucket, the first flow of that, and
+ * where this is another one the second.  Done for a whole batch, the steps of
+ * many packets wait for memory together. */
 void acdc_table_prefetch(const struct acdc_ctx *, uint32_t hash);
 void acdc_flow_prefetch(const struct acdc_ctx *, uint32_t hash);
+void acdc_next_flow_prefetch(const struct acdc_ctx *, uint32_t hash);
 /* RCU read section. */
 struct acdc_flow *acdc_flow_lookup(const struct acdc_ctx *,
                                    const struct acdc_pkt *);
