@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a hostile guest, its accomplice at the other end or somebody in between may
+try (docs/threat-model.rst).  Each attack is counted, leaves no more flows than the
+limit, and the connections of the tenant "blue" on another port, old and new ones, go
+on as if nothing were.  tests/unit/test-hostile.c has the same by the million."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
+
+from acdc_testlib.ovs import Ovs
+from acdc_testlib.tcp import (
+    ACK,
+    CE,
+    FIN,
+    RES_FACK,
+    RST,
+    V4,
+    Encap,
+    Option,
+    capability,
+    feedback,
+    frame,
+)
+from acdc_testlib.wire import Conn, Counted, Wire, pattern
+
+LIMIT = 60
+ROUNDS = 6
+
+
+def half(c: Conn) -> list[object]:
+    """Round trips of a connection of blue's: all that either end gets to see."""
+    seen: list[object] = []
+    for i in range(ROUNDS // 2):
+        seen += [(s.payload, s.ecn, s.feedback) for s in c.guest_data(4 * c.mss)]
+        seen += [(s.window, s.flags) for s in c.peer_ack(marked=c.mss * (i == 1))]
+        seen += [(s.payload, s.ecn, s.window) for s in c.peer_data(700, ecn=CE)]
+        seen += [(s.payload, s.ecn, s.feedback) for s in c.guest_ack()]
+    return seen
+
+
+@dataclass
+class Arena:
+    ovs: Ovs
+    red: Wire
+    blue: Wire
+    alone: list[object]  # What a connection of blue's sees without red.
+
+
+@pytest.fixture(scope="module")
+def module_arena() -> Iterator[Arena]:
+    with Ovs() as ovs:
+        blue, red = Wire(ovs, 0), Wire(ovs, 1, tenant="red")
+        blue.reset()
+        red.reset()
+        c = Conn(blue).open()
+        yield Arena(ovs, red, blue, [half(c), half(c)])
+
+
+@pytest.fixture
+def arena(module_arena: Arena) -> Iterator[Arena]:
+    """Around each attack: blue's connections before and after it."""
+    arena = module_arena
+    arena.red.set_global("acdc-max-flows", LIMIT)
+    arena.red.set(**{"other_config:max-half-open": LIMIT // 2}, police=True)
+    arena.red.flush()
+    before = Counted(arena.blue)
+    old = Conn(arena.blue).open()
+    assert half(old) == arena.alone[0]
+    yield arena
+    assert half(old) == arena.alone[1]
+    new = Conn(arena.blue).open()
+    assert [half(new), half(new)] == arena.alone
+    assert len(arena.red.flows()) <= LIMIT
+    seen = before.all()
+    for name in ("policed_packets", "feedback_bad", "untouched_table_full", "cuts_loss"):
+        assert name not in seen, name
+    assert arena.ovs.vswitchd_running(), arena.ovs.log_tail()
+    arena.red.reset()
+
+
+# Guests that send.
+
+
+def test_forged_feedback(arena: Arena, encap: Encap) -> None:
+    c = Conn(arena.red, encap).open()
+    n = Counted(arena.red)
+    forgeries: list[Option] = [feedback(0, 1 << 31), capability(), feedback(5000, 5000)]
+    for option in forgeries:
+        for reserved in (0, RES_FACK, 0x0E):
+            (out,) = c.guest_ack(options=[option], reserved=reserved)
+            assert out.feedback == (0, 0)
+            assert out.capability is None
+            assert not out.fack
+    assert n["forged"] == 9
+
+
+def test_window_ignored(arena: Arena, encap: Encap) -> None:
+    c = Conn(arena.red, encap).open()
+    n = Counted(arena.red)
+    frames = [
+        c.from_guest(pattern(i * c.mss, c.mss), seq=c.guest_nxt + i * c.mss) for i in range(30)
+    ]
+    out = arena.red.egress(*frames)
+    assert 10 <= len(out) <= 12
+    assert n["policed_packets"] == 30 - len(out)
+
+
+def test_window_thrown_off_by_a_syn(arena: Arena, ip: Encap) -> None:
+    """A SYN on a live connection, which the peer only challenges."""
+    c = Conn(arena.red, ip).open()
+    n = Counted(arena.red)
+    arena.red.egress(c.guest_syn(seq=c.guest_nxt + 1000000))
+    data = [c.from_guest(pattern(0, c.mss), seq=c.guest_nxt + i * c.mss) for i in range(30)]
+    assert arena.red.egress_raw(*data) == []
+    assert n["policed_packets"] == 30
+
+
+def test_syns_from_many_addresses(arena: Arena) -> None:
+    """Half-open connections have a quota; beyond it SYNs pass untouched."""
+    n = Counted(arena.red)
+    syn = Ether(Conn(arena.red).guest_syn())
+    del syn[IP].chksum, syn[TCP].chksum
+    frames = []
+    for i in range(1000):
+        syn[IP].src = f"10.{i // 250}.{i % 250}.77"
+        frames.append(bytes(syn))
+    for i in range(0, len(frames), 50):
+        assert len(arena.red.egress_raw(*frames[i : i + 50])) == 50
+    assert n["untouched_half_open"] == 1000 - LIMIT // 2
+    assert n["flows_created"] == LIMIT // 2
+
+
+def test_connections_that_never_close(arena: Arena) -> None:
+    n = Counted(arena.red)
+    for _ in range(2 * LIMIT):
+        c = Conn(arena.red, V4)
+        arena.red.egress_raw(c.guest_syn())
+        arena.red.ingress_raw(c.peer_synack())
+        c.established()
+        arena.red.egress_raw(c.from_guest())
+    assert n["untouched_table_full"] > LIMIT / 2
+
+
+def test_ports_used_again(arena: Arena) -> None:
+    """Within the linger, and without an end at all."""
+    n = Counted(arena.red)
+    c = Conn(arena.red, V4).open()
+    for i in range(100):
+        c = Conn(arena.red, V4, guest_port=c.guest_port, guest_isn=i * 77777, peer_isn=i * 99991)
+        c.open()
+        c.guest_data(1000)
+        c.peer_ack()
+        if i % 2:
+            arena.red.egress(c.from_guest(flags=RST | ACK))
+    assert n["flows_created"] == 101
+    assert len(arena.red.flows("tenant=red")) == 1
+
+
+def test_addresses_of_another(arena: Arena, encap: Encap) -> None:
+    """The very connection that blue has, from red's port."""
+    victim = Conn(arena.blue, encap).open()
+    n = Counted(arena.red)
+    frames = [
+        victim.from_guest(pattern(0, 1000)),
+        victim.from_guest(flags=RST | ACK),
+        victim.from_guest(flags=FIN | ACK),
+        victim.guest_syn(),
+        victim.guest_synack(),
+    ]
+    arena.red.egress_raw(*frames)
+    arena.red.ingress_raw(
+        victim.from_peer(fb=(1000, 1000)),
+        victim.from_peer(flags=RST | ACK),
+        victim.peer_synack(),
+    )
+    assert n["untouched_midstream"] > 0
+    assert half(victim)
+    assert victim.info()["state"] == "established"
+    assert victim.guest_sent == ROUNDS // 2 * 4 * victim.mss
+
+
+# Guests that receive: what the sender's switch makes of it.
+
+
+def test_split_acks(arena: Arena) -> None:
+    """They are worth no more than one."""
+    windows = []
+    for parts in (1, 40):
+        c = Conn(arena.red, V4).open()
+        c.guest_data(10 * c.mss)
+        n = Counted(arena.red)
+        for _ in range(parts):
+            c.peer_ack(10 * c.mss // parts)
+        windows.append(c.info()["wnd"])
+        assert n["pack_received"] == parts
+    assert windows[1] <= windows[0]
+
+
+def test_optimistic_acks(arena: Arena, ip: Encap) -> None:
+    c = Conn(arena.red, ip).open()
+    c.peer_data(5000)
+    assert len(c.guest_ack()) == 1
+    n = Counted(arena.red)
+    for ahead in (1000, 100000, 1 << 30):
+        assert c.guest_ack(ack=c.peer_nxt + ahead) == []
+    assert n["ack_optimistic"] == 3
+
+
+def test_acks_of_nothing(arena: Arena) -> None:
+    """Of data that was never sent: the law does not hear of them."""
+    c = Conn(arena.red, V4).open()
+    c.guest_data(1000)
+    window = c.info()["wnd"]
+    n = Counted(arena.red)
+    for ahead in (1, 100000, 1 << 30):
+        arena.red.ingress(c.from_peer(ack=c.guest_nxt + ahead))
+    assert n["ack_invalid"] == 3
+    assert c.info()["wnd"] == window
+
+
+@pytest.mark.parametrize("sack", [False, True])
+def test_duplicate_acks(arena: Arena, sack: bool) -> None:
+    """One cut, however many there are."""
+    c = Conn(arena.red, V4, sack=sack).open()
+    c.guest_data(10 * c.mss)
+    c.peer_ack(c.mss)
+    window = int(c.info()["wnd"])
+    n = Counted(arena.red)
+    dup = c.peer_ack_frame(0)
+    for _ in range(10):
+        arena.red.ingress(*[dup] * 30)
+    assert n["cuts_loss"] == 1
+    assert c.info()["wnd"] >= window // 2 - 1
+
+
+@pytest.mark.parametrize("scale", [15, 30, 255])
+def test_scale_that_does_not_exist(arena: Arena, scale: int) -> None:
+    """RFC 7323: more than 14 is 14; the guest is told a finer one."""
+    c = Conn(arena.red, V4, peer_scale=scale)
+    n = Counted(arena.red)
+    arena.red.egress(c.guest_syn())
+    (got,) = arena.red.ingress(c.peer_synack())
+    assert got.wscale is not None
+    assert got.wscale < 14
+    assert n["rescaled"] == 1
+    assert c.info()["wscale_remote"] == 14
+
+
+# Others on the network.
+
+
+def test_impossible_feedback(arena: Arena, ip: Encap) -> None:
+    """More than was sent, more marked than there was: ignored."""
+    c = Conn(arena.red, ip).open()
+    c.guest_data(10 * c.mss)
+    window = c.info()["wnd"]
+    n = Counted(arena.red)
+    for fb in ((0, 11 * c.mss), (2000, 1000), (0, 1 << 30)):
+        arena.red.ingress(c.from_peer(ack=c.guest_isn + 1, fb=fb))
+    assert n["feedback_bad"] == 3
+    assert n["cuts_ecn"] == 0
+    assert c.info()["wnd"] == window
+
+
+def test_replayed_feedback(arena: Arena, ip: Encap) -> None:
+    c = Conn(arena.red, ip).open()
+    c.guest_data(10 * c.mss)
+    early = c.peer_ack_frame(c.mss, marked=c.mss)
+    arena.red.ingress(early)
+    c.peer_ack(4 * c.mss)
+    before = c.info()
+    n = Counted(arena.red)
+    for _ in range(20):
+        arena.red.ingress(early)
+    assert n["feedback_stale"] == 20
+    assert n["cuts_ecn"] == 0
+    assert c.info()["fb_total"] == before["fb_total"]
+
+
+def test_feedback_of_an_outsider(arena: Arena, ip: Encap) -> None:
+    """Who knows addresses and ports, but no sequence numbers."""
+    c = Conn(arena.red, ip).open()
+    c.guest_data(10 * c.mss)
+    before = c.info()
+    n = Counted(arena.red)
+    frames = []
+    for i in range(1, 11):
+        options: list[Option] = [feedback(10 * c.mss, 10 * c.mss)]
+        seq, ack = c.peer_nxt + (i << 28), c.guest_nxt - (i << 27)
+        frames.append(c.from_peer(seq=seq, ack=ack, options=options))
+        frames.append(c.from_peer(seq=seq, ack=ack, options=options, reserved=RES_FACK))
+    arena.red.ingress(*frames)
+    assert n["feedback_bad"] == 20
+    after = c.info()
+    for key in ("wnd", "alpha", "fb_total", "snd_una"):
+        assert after[key] == before[key], key
+
+
+def test_network_that_marks_everything(arena: Arena) -> None:
+    """To the floor and no further; the connection goes on."""
+    c = Conn(arena.red, V4).open()
+    n = Counted(arena.red)
+    for _ in range(30):
+        c.guest_data(2 * c.mss)
+        (got,) = c.peer_ack(marked=2 * c.mss)
+    assert got.window == c.window_field(2 * c.mss)
+    assert n["cuts_ecn"] > 10
+
+
+def test_malformed_packets(arena: Arena, encap: Encap) -> None:
+    """Bit for bit, whatever the port's tenant polices."""
+    n = Counted(arena.red)
+    base = Conn(arena.red, encap).guest_syn()
+    bad = bytearray(base)
+    bad[encap.header + 21] = 60  # An option that goes beyond the header.
+    cut = frame(Ether(base[: encap.header + 12]))
+    sent = [bytes(bad), cut]
+    assert sorted(arena.red.egress_raw(*sent)) == sorted(sent)
+    assert n["untouched_options"] == 1
+    assert n["untouched_length"] == 1
