@@ -64,7 +64,9 @@ class Ovs:
             "OVS_SYSCONFDIR": str(self.dir),
         }
         try:
-            self._start_ovsdb()
+            self.create_database()
+            self.start_ovsdb()
+            self.vsctl("init", wait=False)
             self.start_vswitchd()
         except BaseException:
             self.close()
@@ -116,12 +118,30 @@ class Ovs:
             stderr=(self.dir / f"{program.name}.stderr").open("ab"),
         )
 
-    def _start_ovsdb(self) -> None:
-        db, sock = self.dir / "conf.db", self.dir / "db.sock"
-        self._command(self.programs.ovsdb_tool, "create", db, self.programs.schema)
-        self._ovsdb = self._daemon(self.programs.ovsdb_server, db, f"--remote=punix:{sock}")
+    @property
+    def database(self) -> Path:
+        return self.dir / "conf.db"
+
+    def create_database(self) -> None:
+        self._command(self.programs.ovsdb_tool, "create", self.database, self.programs.schema)
+
+    def convert_database(self) -> None:
+        """To the schema of 'programs'."""
+        self._command(self.programs.ovsdb_tool, "convert", self.database, self.programs.schema)
+
+    def start_ovsdb(self) -> None:
+        sock = self.dir / "db.sock"
+        # A server that was killed has left its own, which nobody serves.
+        sock.unlink(missing_ok=True)
+        (self.dir / ".conf.db.~lock~").unlink(missing_ok=True)
+        remote = f"--remote=punix:{sock}"
+        self._ovsdb = self._daemon(self.programs.ovsdb_server, self.database, remote)
         wait_for("ovsdb-server's socket", sock.exists)
-        self.vsctl("init", wait=False)
+
+    def stop_ovsdb(self, sig: signal.Signals = signal.SIGTERM) -> None:
+        assert self._ovsdb is not None
+        self._ovsdb.send_signal(sig)
+        self._ovsdb.wait(20)
 
     def start_vswitchd(self) -> None:
         assert not self.vswitchd_running()
@@ -202,6 +222,9 @@ class Ovs:
                 if not part:
                     raise CommandError(f"{method}: connection closed")
                 data += part
+                # To parse each part of a long reply would take the most time.
+                if not part.endswith(b"}"):
+                    continue
                 with contextlib.suppress(ValueError):
                     reply = json.loads(data)
                     break

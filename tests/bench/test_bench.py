@@ -61,8 +61,8 @@ def test_dpdk() -> None:
 
 
 def test_control() -> None:
-    result = bench("control", "--flows", "3000", "--runs", "1")
-    assert set(result["commands"]) >= {"beta", "show", "stats", "dump 50000", "flush"}
+    result = bench("control", "--flows", "3000", "--runs", "1", "--idle", "0.5")
+    assert set(result["commands"]) >= {"beta", "show", "stats", "dump 50000", "dump all", "flush"}
     for found in result["commands"].values():
         assert found["seconds"] > 0
         assert found["frames_lost"] == 0
