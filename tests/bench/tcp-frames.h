@@ -13,7 +13,7 @@
  * steps.  All numbers follow from the number of the visit, so that nothing is
  * kept for a connection and the source costs the same whatever their number.
  *
- * TCP checksums are not right: nothing on the way looks at them. */
+ * Only SYNs have a right TCP checksum: nothing on the way looks at others'. */
 
 #ifndef TCP_FRAMES_H
 #define TCP_FRAMES_H 1
@@ -61,6 +61,23 @@ put32(uint8_t *p, uint32_t v)
     memcpy(p, &v, sizeof v);
 }
 
+/* Of 'n' bytes, an even number, in words. */
+static uint32_t
+sum_words(const uint8_t *p, size_t n, uint32_t sum)
+{
+    for (size_t i = 0; i < n; i += 2) {
+        sum += (uint32_t) (p[i] << 8 | p[i + 1]);
+    }
+    return sum;
+}
+
+static uint32_t
+checksum(uint32_t sum)
+{
+    sum = (sum >> 16) + (sum & 0xffff);
+    return ~(sum + (sum >> 16));
+}
+
 /* Writes headers; 'up': of the connection in which the guest sends the data.
  * Returns the length of the frame. */
 static uint16_t
@@ -72,7 +89,7 @@ make_frame(uint8_t *eth, int side, uint32_t slot, bool up,
     uint32_t peer = (up ? 0x0b000000 : 0x0c000000) + slot / 16;
     uint32_t client = 1024 + slot % 16;
     uint32_t guest_port = up ? client : 80, peer_port = up ? 80 : client;
-    uint32_t len, sum = 0;
+    uint32_t len;
 
     if (s->capability || s->feedback) {
         opt[0] = 253;
@@ -107,11 +124,7 @@ make_frame(uint8_t *eth, int side, uint32_t slot, bool up,
     put32(ip + 8, 64 << 24 | 6 << 16);
     put32(ip + 12, side == GUEST ? guest : peer);
     put32(ip + 16, side == GUEST ? peer : guest);
-    for (int i = 0; i < 20; i += 2) {
-        sum += (uint32_t) (ip[i] << 8 | ip[i + 1]);
-    }
-    sum = (sum >> 16) + (sum & 0xffff);
-    put16(ip + 10, ~(sum + (sum >> 16)));
+    put16(ip + 10, checksum(sum_words(ip, 20, 0)));
     put16(tcp, side == GUEST ? guest_port : peer_port);
     put16(tcp + 2, side == GUEST ? peer_port : guest_port);
     put32(tcp + 4, s->seq);
@@ -120,6 +133,12 @@ make_frame(uint8_t *eth, int side, uint32_t slot, bool up,
     tcp[13] = s->flags;
     put16(tcp + 14, 0xffff);
     put32(tcp + 16, 0);
+    if (s->flags & SYN) {
+        uint32_t sum = 6 + len - 20;
+
+        sum = sum_words(ip + 12, 8, sum);
+        put16(tcp + 16, checksum(sum_words(tcp, len - 20, sum)));
+    }
     return (uint16_t) (14 + len < FRAME_MIN ? FRAME_MIN : 14 + len);
 }
 
