@@ -85,6 +85,10 @@ struct acdc_params {
     bool enabled;
     bool police;                /* Drop what exceeds the offered window. */
     bool ecn_syn;               /* Send SYN and SYN-ACK as ECT. */
+    bool align_mss;             /* Tell the guest an MSS whose full segments
+                                 * are a whole number of window units. */
+    bool spread_cuts;           /* DCTCP: rarer, deeper cuts on marks, at
+                                 * random, of the same mean. */
 };
 
 /* beta 1, dctcp, fallback none, enforce, enabled, no policing, initial window

@@ -440,6 +440,12 @@ put_params(struct ds *ds, const struct acdc_params *p)
     if (!p->ecn_syn) {
         ds_put_cstr(ds, ", SYN not ECT");
     }
+    if (p->align_mss) {
+        ds_put_cstr(ds, ", MSS aligned");
+    }
+    if (p->spread_cuts) {
+        ds_put_cstr(ds, ", cuts spread");
+    }
     ds_put_char(ds, '\n');
 }
 
@@ -462,6 +468,8 @@ params_to_json(const struct acdc_params *p)
     json_object_put(json, "max_window", json_integer_create(p->max_window));
     json_object_put(json, "police", json_boolean_create(p->police));
     json_object_put(json, "ecn_syn", json_boolean_create(p->ecn_syn));
+    json_object_put(json, "align_mss", json_boolean_create(p->align_mss));
+    json_object_put(json, "spread_cuts", json_boolean_create(p->spread_cuts));
     return json;
 }
 

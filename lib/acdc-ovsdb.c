@@ -233,6 +233,10 @@ name_to_index(const char *name, const char *const *names, uint8_t n,
         }                                                                   \
         (P)->ecn_syn = get_bool(&(ROW)->other_config, "ecn-syn",            \
                                 (P)->ecn_syn, ERRORS);                      \
+        (P)->align_mss = get_bool(&(ROW)->other_config, "align-mss",        \
+                                  (P)->align_mss, ERRORS);                  \
+        (P)->spread_cuts = get_bool(&(ROW)->other_config, "spread-cuts",    \
+                                    (P)->spread_cuts, ERRORS);              \
         if ((P)->max_window && (P)->min_window > (P)->max_window) {         \
             ds_put_format(ERRORS, "min_window %"PRIu32" exceeds "           \
                           "max_window %"PRIu32"; ",                         \
@@ -343,7 +347,9 @@ params_equal(const struct acdc_params *a, const struct acdc_params *b)
             && a->mode == b->mode
             && a->enabled == b->enabled
             && a->police == b->police
-            && a->ecn_syn == b->ecn_syn);
+            && a->ecn_syn == b->ecn_syn
+            && a->align_mss == b->align_mss
+            && a->spread_cuts == b->spread_cuts);
 }
 
 static bool

@@ -164,6 +164,8 @@ put_params(struct ofpbuf *b, uint16_t type, const struct acdc_params *p)
     nl_msg_put_u8(b, ACDC_P_ENABLED, p->enabled);
     nl_msg_put_u8(b, ACDC_P_POLICE, p->police);
     nl_msg_put_u8(b, ACDC_P_ECN_SYN, p->ecn_syn);
+    nl_msg_put_u8(b, ACDC_P_ALIGN_MSS, p->align_mss);
+    nl_msg_put_u8(b, ACDC_P_SPREAD_CUTS, p->spread_cuts);
     nl_msg_end_nested(b, ofs);
 }
 

@@ -69,6 +69,8 @@ enum acdc_genl_params {
 	ACDC_P_ENABLED,		/* u8, 0 or 1 */
 	ACDC_P_POLICE,		/* u8, 0 or 1 */
 	ACDC_P_ECN_SYN,		/* u8, 0 or 1 */
+	ACDC_P_ALIGN_MSS,	/* u8, 0 or 1 */
+	ACDC_P_SPREAD_CUTS,	/* u8, 0 or 1 */
 	__ACDC_P_MAX,
 };
 #define ACDC_P_LAST (__ACDC_P_MAX - 1)

@@ -139,6 +139,8 @@ take_params(struct acdc_params *p)
     p->enabled = byte() & 1;
     p->police = byte() & 1;
     p->ecn_syn = byte() & 1;
+    p->align_mss = byte() & 1;
+    p->spread_cuts = byte() & 1;
 }
 
 static void

@@ -36,6 +36,8 @@ DEFAULTS = {
     "max_window": 0,
     "police": False,
     "ecn_syn": True,
+    "align_mss": False,
+    "spread_cuts": False,
 }
 MACS = {"vnet0": "02:00:00:00:00:10", "vnet1": "02:00:00:00:00:11"}
 OPTIONS: list[Option] = [("MSS", 1460), ("WScale", 7)]
@@ -197,6 +199,8 @@ def test_only_a_name_is_needed(switch: Switch) -> None:
         ("min_window=3000", "min_window", 3000),
         ("max_window=65536", "max_window", 65536),
         ("other_config:ecn-syn=false", "ecn_syn", False),
+        ("other_config:align-mss=true", "align_mss", True),
+        ("other_config:spread-cuts=true", "spread_cuts", True),
     ],
 )
 def test_parameter(switch: Switch, setting: str, column: str, value: object) -> None:
@@ -269,6 +273,8 @@ def test_name_of_too_many_bytes(switch: Switch) -> None:
         ("other_config:max-half-open=0", 'max-half-open: "0" is not an integer between 1 and'),
         ("other_config:max-half-open=x", 'max-half-open: "x" is not an integer'),
         ("other_config:ecn-syn=1", 'ecn-syn: "1" is neither true nor false'),
+        ("other_config:align-mss=yes", 'align-mss: "yes" is neither true nor false'),
+        ("other_config:spread-cuts=2", 'spread-cuts: "2" is neither true nor false'),
     ],
 )
 def test_bad_other_config(switch: Switch, setting: str, why: str) -> None:
