@@ -47,14 +47,22 @@ settle_wscale(struct acdc_flow *f)
     }
 }
 
+/* Bytes that the timestamps offered here take in every segment. */
+static unsigned int
+timestamps_len(const struct acdc_pkt *p)
+{
+    return p->opt_flags & ACDC_O_TIMESTAMP ? 2 + ACDC_TCPOPT_TIMESTAMP_LEN : 0;
+}
+
 /* Full segments are shorter by the timestamps where both ends agreed on
  * them. */
 static void
 settle_mss(struct acdc_flow *f, const struct acdc_pkt *synack)
 {
-    if ((synack->opt_flags & ACDC_O_TIMESTAMP)
-        && f->mss > ACDC_MSS_MIN + 2 + ACDC_TCPOPT_TIMESTAMP_LEN) {
-        f->mss = (uint16_t) (f->mss - 2 - ACDC_TCPOPT_TIMESTAMP_LEN);
+    unsigned int timestamps = timestamps_len(synack);
+
+    if (f->mss > ACDC_MSS_MIN + timestamps) {
+        f->mss = (uint16_t) (f->mss - timestamps);
     }
 }
 
@@ -81,13 +89,64 @@ refine_wscale(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
 }
 
-/* The same scale in what the peer sends again. */
+/* Windows are told in units of 1 << scale bytes.  If a full segment is no whole
+ * number of them, the window of two segments has room for a bit of a third, and
+ * the guest sends it.  So the MSS option to the guest is made smaller by less
+ * than a unit: 1460 to 1420, which with timestamps leaves 1408 bytes for 1448,
+ * 11 units of 128.  Not if that were more than an eighth. */
+static bool
+align_mss(struct acdc_pkt *p)
+{
+    unsigned int timestamps = timestamps_len(p);
+    unsigned int segment, excess;
+
+    if (!(p->opt_flags & ACDC_O_MSS) || !(p->opt_flags & ACDC_O_WSCALE)
+        || p->wscale > ACDC_WSCALE_MAX
+        || p->mss < ACDC_MSS_MIN + timestamps) {
+        return false;
+    }
+    segment = p->mss - timestamps;
+    excess = segment & ((1u << p->wscale) - 1);
+    if (!excess || excess > segment / 8 || segment - excess < ACDC_MSS_MIN
+        || !acdc_pkt_make_writable(p)) {
+        return false;
+    }
+    acdc_pkt_set_mss(p, (uint16_t) (p->mss - excess));
+    return true;
+}
+
+/* Scale and MSS for the guest in the SYN or SYN-ACK of the peer. */
 static void
-rewrite_wscale(const struct acdc_flow *f, struct acdc_pkt *p)
+adapt_options(struct acdc_ctx *ctx, struct acdc_flow *f,
+              const struct acdc_params *params, struct acdc_pkt *p)
+{
+    uint8_t algorithm = f->flags & ACDC_F_PEER ? params->algorithm
+                                               : params->fallback;
+    bool align = params->align_mss && params->enabled
+                 && params->mode == ACDC_MODE_ENFORCE
+                 && algorithm != ACDC_ALG_NONE;
+
+    refine_wscale(ctx, f, params, p);
+    if ((align || (f->flags & ACDC_F_MSS_ALIGNED)) && align_mss(p)) {
+        /* Only with the SYN-ACK timestamps are agreed on. */
+        unsigned int mss = p->tcp_flags & ACDC_TCP_ACK
+                           ? p->mss - timestamps_len(p) : p->mss;
+
+        f->mss = (uint16_t) (f->mss < mss ? f->mss : mss);
+        f->flags |= ACDC_F_MSS_ALIGNED;
+    }
+}
+
+/* The same scale and MSS in what the peer sends again. */
+static void
+repeat_options(const struct acdc_flow *f, struct acdc_pkt *p)
 {
     if (f->out_wscale != f->peer_wscale && (p->opt_flags & ACDC_O_WSCALE)
         && acdc_pkt_make_writable(p)) {
         acdc_pkt_set_wscale(p, f->out_wscale);
+    }
+    if (f->flags & ACDC_F_MSS_ALIGNED) {
+        align_mss(p);
     }
 }
 
@@ -294,7 +353,7 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
 
         if (!(f->flags & ACDC_F_DEAD) && p->seq == f->irs) {
             f->flags |= capable ? ACDC_F_PEER : 0;
-            rewrite_wscale(f, p);
+            repeat_options(f, p);
         }
         acdc_unlock(&f->lock);
         return;
@@ -314,7 +373,7 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     if (accept_offer(ctx, p)) {
         f->flags |= ACDC_F_PEER;
     }
-    refine_wscale(ctx, f, params, p);
+    adapt_options(ctx, f, params, p);
     acdc_unlock(&f->lock);
 }
 
@@ -335,6 +394,9 @@ settle(struct acdc_ctx *ctx, struct acdc_flow *f,
         settle_mss(f, synack);
         ACDC_COUNT(ctx, FLOWS_CAPABLE, capable);
         ACDC_COUNT(ctx, FLOWS_FALLBACK, !capable);
+    }
+    if (ctx->dir == ACDC_INGRESS) {
+        adapt_options(ctx, f, params, synack);
     }
     acdc_flow_start_law(ctx, f, params);
 }
@@ -390,7 +452,7 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
     if (f->state == ACDC_FLOW_ESTABLISHED && p->seq == f->irs) {
         /* Sent again: the guest's ACK was lost. */
         accept_offer(ctx, p);
-        rewrite_wscale(f, p);
+        repeat_options(f, p);
         return true;
     }
     if ((f->state != ACDC_FLOW_SYN_SENT && f->state != ACDC_FLOW_SYN_RECEIVED)
@@ -411,7 +473,6 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
      * whatever was sent after that. */
     settle(ctx, f, params, p, (f->flags & ACDC_F_OFFERED)
                               && (f->flags & ACDC_F_PEER));
-    refine_wscale(ctx, f, params, p);
     acdc_flow_set_state(f, ACDC_FLOW_ESTABLISHED);
     f->peer_edge = p->ack + acdc_pkt_window(p);
     f->peer_window = (uint16_t) (acdc_pkt_window(p) >> f->peer_wscale);

@@ -461,6 +461,28 @@ acdc_pkt_set_wscale(struct acdc_pkt *p, uint8_t wscale)
     p->wscale = wscale;
 }
 
+void
+acdc_pkt_set_mss(struct acdc_pkt *p, uint16_t mss)
+{
+    unsigned int ofs = ACDC_TCP_HLEN;
+
+    /* The options were found well-formed by acdc_pkt_parse().  Every one, as
+     * receivers differ in which of several they take. */
+    while (ofs < p->tcp_hlen) {
+        const uint8_t *opt = acdc_pkt_tcp(p) + ofs;
+
+        if (*opt == ACDC_TCPOPT_EOL) {
+            break;
+        }
+        if (*opt == ACDC_TCPOPT_MSS) {
+            tcp_put8(p, ofs + 2, (uint8_t) (mss >> 8));
+            tcp_put8(p, ofs + 3, (uint8_t) mss);
+        }
+        ofs += *opt == ACDC_TCPOPT_NOP ? 1u : opt[1];
+    }
+    p->mss = mss;
+}
+
 /* Sets the lengths in the headers of a packet whose TCP header grew by 'delta'
  * bytes, a multiple of 4, and with them both checksums. */
 static void

@@ -109,6 +109,8 @@ void acdc_pkt_set_reserved(struct acdc_pkt *p, uint8_t bits);
 void acdc_pkt_set_window(struct acdc_pkt *p, uint16_t window);
 /* The window scale option's shift; only with ACDC_O_WSCALE. */
 void acdc_pkt_set_wscale(struct acdc_pkt *p, uint8_t wscale);
+/* The MSS option's value, bytes; only with ACDC_O_MSS. */
+void acdc_pkt_set_mss(struct acdc_pkt *p, uint16_t mss);
 
 /* Inserts a capability or feedback option as the first TCP option, where a
  * reader finds it at a fixed place and no end-of-list option can hide it.

@@ -61,6 +61,7 @@ enum {
     ACDC_F_LAW = 1 << 18,           /* 'law' was started. */
     ACDC_F_REUSED = 1 << 19,        /* The guest sent a SYN on a connection it
                                      * had, see egress_locked(). */
+    ACDC_F_MSS_ALIGNED = 1 << 20,   /* The guest was told a smaller MSS. */
 };
 
 struct acdc_flow {

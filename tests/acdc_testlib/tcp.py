@@ -198,6 +198,11 @@ class Segment:
         return next((v for k, v in self.options if k == kind), None)
 
     @property
+    def mss(self) -> int | None:
+        value = self.option(2)
+        return int.from_bytes(value, "big") if value else None
+
+    @property
     def wscale(self) -> int | None:
         value = self.option(3)
         return value[0] if value else None

@@ -306,6 +306,71 @@ def test_renegotiated_scale_sent_again(wire: Wire, ip: Encap, active: bool) -> N
     assert again.wscale == first.wscale
 
 
+# An MSS whose full segments are a whole number of window units.
+
+
+@pytest.mark.parametrize("active", [True, False])
+@pytest.mark.parametrize("timestamps", [True, False])
+def test_align_mss(wire: Wire, encap: Encap, active: bool, timestamps: bool) -> None:
+    """Segments of 11 units of 128 bytes, in SYN and SYN-ACK, sent again too."""
+    wire.set(**{"other_config:align-mss": "true"})
+    c = Conn(wire, encap, active=active, timestamps=timestamps)
+    told = 11 * 128 + (12 if timestamps else 0)
+    if active:
+        syn = c.guest_syn()
+        (out,) = wire.egress(syn)
+        assert out.mss == c.mss, "the other side's guest is told by its own switch"
+        synack = c.peer_synack()
+        (got,) = wire.ingress(synack)
+        assert got.window == 10 * 11 * 128
+        c.established()
+        c.guest_ack()
+        (again,) = wire.ingress(synack)
+    else:
+        syn = c.peer_syn()
+        (got,) = wire.ingress(syn)
+        (again,) = wire.ingress(syn)
+        assert again.mss == told
+        (out,) = wire.egress(c.guest_synack())
+        assert out.mss == c.mss
+        (again,) = wire.ingress(syn)
+        c.established()
+        (ack,) = wire.ingress(c.from_peer(fb=(0, 0)))
+        assert ack.window == 10 * 11
+    assert (got.mss, again.mss) == (told, told)
+
+
+@pytest.mark.parametrize("active", [True, False])
+@pytest.mark.parametrize("scale", [None, 0, 10, 14])
+def test_mss_that_stays(wire: Wire, ip: Encap, active: bool, scale: int | None) -> None:
+    """All windows can be told, or an eighth would be lost."""
+    wire.set(**{"other_config:align-mss": "true"})
+    c = Conn(wire, ip, active=active, peer_scale=scale)
+    if active:
+        wire.egress(c.guest_syn())
+    (got,) = wire.ingress(c.peer_synack() if active else c.peer_syn())
+    assert got.mss == c.mss
+
+
+def test_no_mss_option_is_made(wire: Wire, ip: Encap) -> None:
+    wire.set(**{"other_config:align-mss": "true"})
+    c = Conn(wire, ip)
+    wire.egress(c.guest_syn())
+    options = [("NOP", None), ("WScale", 7), capability()]
+    (got,) = wire.ingress(c.peer_synack(options=options))
+    assert got.mss is None
+    assert got.window == 10 * (1220 if ip.v6 else 536)
+
+
+def test_mss_stays_by_default(wire: Wire, ip: Encap) -> None:
+    for active in (True, False):
+        c = Conn(wire, ip, active=active, timestamps=True)
+        if active:
+            wire.egress(c.guest_syn())
+        (got,) = wire.ingress(c.peer_synack() if active else c.peer_syn())
+        assert got.mss == c.mss
+
+
 def test_guests_own_scale_stays(wire: Wire, ip: Encap) -> None:
     """It is for the window of the far side, which its own switch governs."""
     c = Conn(wire, ip, guest_scale=14)

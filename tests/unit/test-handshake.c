@@ -233,6 +233,147 @@ test_wscale(void)
     }
 }
 
+static uint16_t
+mss_of(const struct packet *p)
+{
+    struct acdc_pkt pkt;
+
+    packet_parse(p, &pkt);
+    return pkt.mss;
+}
+
+/* An MSS whose full segments are a whole number of window units. */
+static void
+test_align_mss(void)
+{
+    static const struct {
+        int wscale;
+        uint16_t mss;
+        bool timestamps;
+        uint16_t told;
+    } cases[] = {
+        { 7, 1460, true, 1420 }, { 7, 1460, false, 1408 },
+        { 7, 8960, true, 8844 }, { 8, 1460, true, 1292 },
+        { 3, 70, false, 64 },
+        /* Aligned already, or every window can be told. */
+        { 7, 1420, true, 1420 }, { 0, 1460, true, 1460 },
+        { -1, 1460, true, 1460 },
+        /* More than an eighth would be lost; scale 14 is made 10. */
+        { 9, 1460, true, 1460 }, { 10, 1460, true, 1460 },
+        { 14, 1460, true, 1460 }, { 6, 100, false, 100 },
+        /* Nothing worth the name would be left. */
+        { 3, 71, true, 71 }, { 7, 20, false, 20 },
+        /* No option. */
+        { 7, 0, true, 0 },
+    };
+    struct acdc_params align = acdc_params_default;
+    struct acdc_flow_info fi;
+    struct sim s;
+    unsigned int i;
+
+    align.align_mss = true;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uint16_t mss = cases[i].mss, told = cases[i].told;
+        int from;
+
+        printf("# scale %d, MSS %u, timestamps %d\n", cases[i].wscale, mss,
+               cases[i].timestamps);
+        sim_init(&s, &align, &align);
+        for (from = 0; from < 2; from++) {
+            s.guest[from].wscale = cases[i].wscale;
+            s.guest[from].mss = mss;
+            s.guest[from].timestamps = cases[i].timestamps;
+        }
+        sim_syn(&s);
+        is_u64(mss_of(s.wire[0]), mss, "SYN as the guest sent it");
+        is_u64(mss_of(s.seen[0]), told, "in SYN");
+        sim_syn(&s);
+        is_u64(mss_of(s.seen[0]), told, "in a second SYN");
+        sim_connect(&s);
+        is_u64(mss_of(s.seen[1]), told, "in SYN-ACK");
+        ok(all_ok(s.seen[0]) && all_ok(s.seen[1]), "checksums");
+        for (from = 0; from < 2; from++) {
+            uint16_t mine = told ? told : ACDC_MSS_DEFAULT4;
+
+            mine = mine > ACDC_MSS_MIN ? mine : ACDC_MSS_MIN;
+            mine -= cases[i].timestamps && mine > ACDC_MSS_MIN + 12 ? 12 : 0;
+            sim_info(&s, from, &fi);
+            is_u64(fi.mss, mine, "MSS of %d", from);
+            is_u64(fi.window, 10u * mine, "initial window of %d", from);
+        }
+
+        /* Sent again, they say the same, whatever the policy says now. */
+        sim_policy(&s, 0, NULL);
+        sim_policy(&s, 1, NULL);
+        s.guest[1].snd_nxt--;
+        sim_synack(&s);
+        is_u64(mss_of(s.seen[1]), told, "the same in a late SYN-ACK");
+        {
+            struct packet *p = sim_ingress(&s, 1, packet_clone(s.wire[0]));
+
+            is_u64(mss_of(p), told, "the same in a late SYN");
+            packet_free(p);
+        }
+        sim_info(&s, 1, &fi);
+        is_u64(fi.window, 10u * fi.mss, "no other window");
+        sim_done(&s);
+    }
+
+    /* A guest with a smaller MTU sends what fits there. */
+    sim_init(&s, &align, &align);
+    s.guest[0].mss = 1400;
+    s.guest[0].timestamps = s.guest[1].timestamps = true;
+    sim_connect(&s);
+    is_u64(mss_of(s.seen[1]), 1420, "told 1420");
+    sim_info(&s, 0, &fi);
+    is_u64(fi.mss, 1388, "sends 1388");
+    sim_done(&s);
+
+    /* Timestamps that the server does not want. */
+    sim_init(&s, &align, &align);
+    s.guest[0].timestamps = true;
+    sim_connect(&s);
+    is_u64(mss_of(s.seen[0]), 1420, "told 1420");
+    sim_info(&s, 1, &fi);
+    is_u64(fi.mss, 1420, "sends 1420");
+    sim_done(&s);
+
+    /* Two options: guests differ in which they take. */
+    sim_init(&s, &align, &align);
+    {
+        struct tcp_spec spec = sim_spec(&s, 0, ACDC_TCP_SYN, 0);
+        struct packet *p;
+
+        opt_mss(&spec, 1460);
+        opt_wscale(&spec, 7);
+        opt_nop(&spec, 1);
+        opt_mss(&spec, 1460);
+        p = sim_send(&s, 0, &spec);
+        ok(all_ok(p) && !memcmp(packet_data(p) + 54,
+                                "\2\4\x05\x80\3\3\7\1\2\4\x05\x80", 12),
+           "both options say 1408");
+        packet_free(p);
+    }
+    sim_done(&s);
+
+    /* Where no window is written, no MSS is. */
+    for (i = 0; i < 4; i++) {
+        struct acdc_params params = align;
+
+        params.mode = i == 0 ? ACDC_MODE_OBSERVE : ACDC_MODE_ENFORCE;
+        params.algorithm = i == 1 ? ACDC_ALG_NONE : ACDC_ALG_DCTCP;
+        params.fallback = i == 3 ? ACDC_ALG_RENO : ACDC_ALG_NONE;
+        sim_init(&s, NULL, &params);
+        if (i >= 2) {
+            sim_remove_acdc(&s, 0);
+        }
+        sim_syn(&s);
+        is_u64(mss_of(s.seen[0]), i == 3 ? 1408 : 1460,
+               "observe, none, no peer, fallback: %u", i);
+        sim_done(&s);
+    }
+}
+
 /* Both guests connect at once (RFC 9293 section 3.5).  Guest 'scaled' alone
  * has the window scale option; -1: none has it. */
 static void
@@ -494,6 +635,7 @@ main(void)
     test_no_peer();
     test_syn_retransmission();
     test_wscale();
+    test_align_mss();
     for (i = 0; i < 8; i++) {
         if (i & 3) {
             int scaled;
