@@ -22,6 +22,33 @@ dctcp_round(struct acdc_law *l, const struct acdc_law_env *e,
                                  >> ACDC_FIX_SHIFT);
 }
 
+/* Random bits for one cut: a guest that does not know 'salt' cannot choose
+ * segment sizes that avoid it.  The finalizer of MurmurHash3. */
+static uint32_t
+random_bits(const struct acdc_law_env *e)
+{
+    uint32_t x = e->snd_nxt ^ e->salt;
+
+    x = (x ^ x >> 16) * 0x85ebca6b;
+    x = (x ^ x >> 13) * 0xc2b2ae35;
+    return (x ^ x >> 16) >> (32 - ACDC_FIX_SHIFT);
+}
+
+/* Marks come in short bursts, on whoever sends just then: with cuts at each,
+ * flows are marked equally often whatever their windows are, and nothing pulls
+ * their shares together (phase effects, Floyd and Jacobson 1992).  So a
+ * deeper cut, by up to 4 times 'reduction' and half the window, with the
+ * probability that makes the mean the same. */
+static uint64_t
+spread(const struct acdc_law_env *e, uint64_t reduction)
+{
+    uint64_t half = ACDC_FIX_ONE / 2;
+    uint64_t most = reduction > half ? reduction : half;
+    uint64_t deep = 4 * reduction < most ? 4 * reduction : most;
+
+    return random_bits(e) * deep < reduction << ACDC_FIX_SHIFT ? deep : 0;
+}
+
 /* wnd * (1 - (alpha - alpha * beta / 2)) (AC/DC section 3.4, equation 1).
  * With beta 1 that is DCTCP's wnd * (1 - alpha / 2). */
 static uint32_t
@@ -34,6 +61,11 @@ dctcp_cut(struct acdc_law *l, const struct acdc_law_env *e,
 
     if (cause == ACDC_CAUSE_TIMEOUT) {
         return l->wnd / 2;
+    }
+    /* Not in slow start, which doubles the window until it is cut. */
+    if (e->params->spread_cuts && cause == ACDC_CAUSE_ECN
+        && l->wnd >= l->ssthresh) {
+        reduction = spread(e, reduction);
     }
     return l->wnd - (uint32_t) (l->wnd * reduction >> ACDC_FIX_SHIFT);
 }

@@ -53,6 +53,7 @@ acdc_flow_env(const struct acdc_ctx *ctx, const struct acdc_flow *f,
     env->snd_nxt = f->snd_nxt;
     env->now_ms = ctx->now_ms;
     env->srtt_us = f->srtt_us8 / 8;
+    env->salt = f->hash;
 }
 
 /* Once it is known whether the other end has AC/DC: when the guest's SYN was

@@ -58,6 +58,8 @@ struct acdc_law_env {
     uint32_t snd_una, snd_nxt;  /* After the event. */
     uint32_t now_ms;            /* Any origin, wraps. */
     uint32_t srtt_us;           /* 0: not known. */
+    uint32_t salt;              /* Random, not known to the guest, the same in
+                                 * all events of a flow. */
 };
 
 enum acdc_cause { ACDC_CAUSE_ECN, ACDC_CAUSE_LOSS, ACDC_CAUSE_TIMEOUT };

@@ -17,7 +17,8 @@ struct driver *driver_new(void);
 void driver_free(struct driver *);
 void driver_params(struct driver *, uint32_t beta, uint32_t gain,
                    uint32_t initial_window, uint32_t min_window,
-                   uint32_t max_window);
+                   uint32_t max_window, uint32_t spread_cuts);
+void driver_salt(struct driver *, uint32_t salt);
 void driver_env(struct driver *, uint32_t mss, uint32_t snd_una,
                 uint32_t snd_nxt, uint32_t now_ms, uint32_t srtt_us);
 void driver_init(struct driver *, uint32_t algorithm);
@@ -53,13 +54,20 @@ driver_free(struct driver *d)
 void
 driver_params(struct driver *d, uint32_t beta, uint32_t gain,
               uint32_t initial_window, uint32_t min_window,
-              uint32_t max_window)
+              uint32_t max_window, uint32_t spread_cuts)
 {
     d->params.beta = beta;
     d->params.gain = gain;
     d->params.initial_window = initial_window;
     d->params.min_window = min_window;
     d->params.max_window = max_window;
+    d->params.spread_cuts = spread_cuts;
+}
+
+void
+driver_salt(struct driver *d, uint32_t salt)
+{
+    d->env.salt = salt;
 }
 
 void

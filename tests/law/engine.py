@@ -48,9 +48,18 @@ class Engine:
         return int(function(self._driver, *(ctypes.c_uint32(v & M32) for v in values)) or 0)
 
     def params(
-        self, beta: int, gain: int, initial_window: int, min_window: int, max_window: int
+        self,
+        beta: int,
+        gain: int,
+        initial_window: int,
+        min_window: int,
+        max_window: int,
+        spread: bool = False,
     ) -> None:
-        self._call("params", beta, gain, initial_window, min_window, max_window)
+        self._call("params", beta, gain, initial_window, min_window, max_window, spread)
+
+    def salt(self, salt: int) -> None:
+        self._call("salt", salt)
 
     def env(self, mss: int, una: int, nxt: int, now_ms: int, srtt_us: int) -> None:
         self._call("env", mss, una, nxt, now_ms, srtt_us)

@@ -17,6 +17,11 @@ What the description leaves open is read as follows.
   stays when the timer expires again before the window has grown to the floor
   (RFC 5681 section 3.1).  Until then the window may be below the floor, and a
   cut does not raise it to it.
+- Cuts spread (not in the description): a cut by r on marks, outside of slow
+  start, is one by d = min(4 r, max(r, 1/2)) with probability r / d; else the
+  window stays.  Either way the cut is held.  The coin is a function of snd_nxt
+  and of a number of the flow's own, and of alpha in fixed point, bit for bit as
+  the engine has it: 'alpha_bits' is the engine's, which is compared by itself.
 - Restart after idle: at most the initial window; ssthresh at least 3/4 of the
   window before (Linux, tcp_cwnd_restart()).
 """
@@ -38,6 +43,14 @@ class Params:
     initial_window: int = 10
     min_window: int = 0
     max_window: int = 0
+    spread: bool = False
+
+
+def mix(x: int) -> int:
+    """The finalizer of MurmurHash3, 32 bits."""
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
+        x = (x ^ x >> shift) * factor & 0xFFFFFFFF
+    return x
 
 
 @dataclass
@@ -61,6 +74,8 @@ class Law:
     cut_at: int | None = None  # snd_nxt when the window was cut.
     lost_at: int | None = None
     below_floor: bool = False
+    salt: int = 0
+    alpha_bits: int = ONE
 
     def __post_init__(self) -> None:
         self.round_end = self.nxt
@@ -88,8 +103,22 @@ class Law:
             return Fraction(1, 2)
         return self.alpha - self.alpha * self.params.beta / 2
 
-    def cut(self) -> None:
-        self.wnd = self.wnd * (1 - self.reduction())
+    def spread(self) -> Fraction:
+        """The reduction that the coin gives."""
+        alpha = self.alpha_bits
+        r = alpha - alpha * int(self.params.beta * ONE) // (2 * ONE)
+        if mix((self.nxt ^ self.salt) & 0xFFFFFFFF) // (1 << 12) * self.deep(r) >= r * ONE:
+            return Fraction(0)
+        return Fraction(self.deep(self.reduction() * ONE) / ONE)
+
+    def deep(self, r: int | Fraction) -> int | Fraction:
+        """In units of 1 / ONE."""
+        return min(4 * r, max(r, ONE // 2))
+
+    def cut(self, marked: bool = False) -> None:
+        spread = marked and self.params.spread and self.wnd >= self.ssthresh
+        reduction = self.spread() if spread else self.reduction()
+        self.wnd = self.wnd * (1 - reduction)
         self.clamp()
         self.ssthresh = max(self.wnd, Fraction(self.floor))
         self.acked_in_avoidance = 0
@@ -122,7 +151,7 @@ class Law:
         if marked and not self.held:
             # One mark less than a window after a loss that is still repaired
             # belongs to the same congestion.
-            self.cut()
+            self.cut(marked=True)
             if self.lost_at is not None:
                 self.lost_at = self.nxt
             return True

@@ -10,7 +10,8 @@ Bounds.
 - window: the law is compared step by step, from the same window: equal for
   reno, for growth, loss, timeouts, and idle; a cut of dctcp is at most
   1 byte + wnd * (error of alpha + 2^-20) above and wnd * 2^-20 below the exact
-  value.
+  value; with spread cuts four times that, and whether it cuts is compared bit
+  for bit.
 - cubic: within what 2 ms more or less make, plus 1/250 segment.
 """
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from ctypes import CDLL
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -52,14 +54,21 @@ class Pair:
     """Engine and model of one flow, side by side."""
 
     def __init__(
-        self, dll: CDLL, algorithm: str, params: Params, mss: int = 1448, isn: int = 0xFFFF0000
+        self,
+        dll: CDLL,
+        algorithm: str,
+        params: Params,
+        mss: int = 1448,
+        isn: int = 0xFFFF0000,
+        salt: int = 0,
     ) -> None:
         self.exact = algorithm == "reno"
         self.mss = mss
         self.engine = Engine(dll)
-        self.model = Law(mss, params, isn, isn, algorithm)
+        self.model = Law(mss, params, isn, isn, algorithm, salt=salt)
+        self.engine.salt(salt)
         self.now = 0xFFFFF000
-        self.cuts = 0
+        self.cuts = self.reductions = 0
         self.growths = 0
         self._policy(params)
         self._env()
@@ -68,7 +77,12 @@ class Pair:
 
     def _policy(self, p: Params) -> None:
         self.engine.params(
-            int(p.beta * ONE), int(p.gain * ONE), p.initial_window, p.min_window, p.max_window
+            int(p.beta * ONE),
+            int(p.gain * ONE),
+            p.initial_window,
+            p.min_window,
+            p.max_window,
+            p.spread,
         )
 
     def _env(self) -> None:
@@ -91,8 +105,9 @@ class Pair:
             bound: Fraction = Fraction(0)
             low: Fraction = Fraction(0)
             if cut:
-                bound = 1 + before * (self.alpha_error() + Fraction(1, ONE))
-                low = before / ONE + EPSILON
+                times = 4 if model.params.spread else 1
+                bound = 1 + times * before * (self.alpha_error() + Fraction(1, ONE))
+                low = times * before / ONE + EPSILON
             assert -low <= wnd - model.wnd <= bound, f"{event}: window {wnd}, {float(model.wnd)}"
             # Half a window, 3/4 of one: whole bytes, three of four at most.
             assert abs(ssthresh - model.ssthresh) <= max(bound, Fraction(3)), f"{event}: ssthresh"
@@ -115,11 +130,14 @@ class Pair:
         model = self.model
         before = model.wnd
         was_held = model.held and model.una + acked <= (model.cut_at or 0)
+        self.engine.env(self.mss, model.una + acked, model.nxt, self.now, 1000)
+        engine_cut = self.engine.ack(acked, marked, total)
+        model.alpha_bits = self.engine.alpha
         cut = model.ack(acked, marked, total)
-        self._env()
-        assert self.engine.ack(acked, marked, total) == cut
+        assert engine_cut == cut
         self.cuts += cut
         after = self.engine.wnd
+        self.reductions += after < before
         assert not (was_held and after != before), "a held window moved"
         assert not (cut and was_held), "two cuts in one window of data"
         if after > before and not cut:
@@ -155,7 +173,7 @@ class Pair:
         gain = self.model.params.gain
         if params.gain != gain:
             # The bound is for one gain.  Let the error shrink first.
-            params = Params(params.beta, gain, 10, params.min_window, params.max_window)
+            params = replace(params, gain=gain)
         self.model.params = params
         self._policy(params)
         self._env()
@@ -207,6 +225,7 @@ class Pair:
                         10,
                         [0, 1, 20000][y % 3],
                         [0, 100, 50000, 10**9][y // 3 % 4],
+                        self.model.params.spread,
                     )
                 )
 
@@ -228,6 +247,18 @@ def test_dctcp(
     Pair(dll, "dctcp", Params(beta, gain), mss, isn).run(events)
 
 
+numbers = st.integers(0, 0xFFFFFFFF)
+
+
+@given(events=events, gain=st.sampled_from(GAINS), mss=sizes, isn=numbers, salt=numbers)
+@pytest.mark.parametrize("beta", BETAS, ids=str)
+@SETTINGS
+def test_spread_cuts(
+    dll: CDLL, beta: Fraction, events: list[Event], gain: Fraction, mss: int, isn: int, salt: int
+) -> None:
+    Pair(dll, "dctcp", Params(beta, gain, spread=True), mss, isn, salt).run(events)
+
+
 @given(events=events, mss=sizes, isn=st.integers(0, 0xFFFFFFFF))
 @SETTINGS
 def test_reno(dll: CDLL, events: list[Event], mss: int, isn: int) -> None:
@@ -247,6 +278,27 @@ def test_long(dll: CDLL, algorithm: str, beta: Fraction, gain: Fraction) -> None
     pair.run([(rng.choice(EVENTS), rng.getrandbits(30), rng.getrandbits(30)) for _ in range(2000)])
     assert pair.cuts > 100
     assert pair.growths > 100
+
+
+@pytest.mark.parametrize("beta", BETAS, ids=str)
+def test_spread_cuts_mean(dll: CDLL, beta: Fraction) -> None:
+    """Rarer cuts, and on average the window is as without."""
+    mean: list[float] = []
+    share: list[float] = []
+    for spread in (False, True):
+        pair = Pair(dll, "dctcp", Params(beta, spread=spread), salt=12345)
+        total = 0
+        for _ in range(3000):
+            # A queue that marks from 100 segments on.
+            pair.fill()
+            n = pair.model.nxt - pair.model.una
+            pair.ack(n, max(0, n - 100 * pair.mss), n)
+            total += pair.engine.wnd
+        mean.append(total / 3000)
+        share.append(pair.reductions / pair.cuts)
+    assert share[0] == 1
+    assert share[1] < 0.7
+    assert 0.85 < mean[1] / mean[0] < 1.05
 
 
 @pytest.mark.parametrize("marked", [0, 1, 7, 10])

@@ -246,6 +246,104 @@ test_beta(void)
        mean[0], mean[1]);
 }
 
+/* Cuts by chance: as deep and as frequent as told, the same mean. */
+static void
+test_spread_cuts(void)
+{
+    static const struct {
+        uint32_t alpha, beta;       /* Parts of ACDC_FIX_ONE. */
+        uint32_t deep, often;       /* Likewise. */
+    } cases[] = {
+        { ACDC_FIX_ONE / 8, ACDC_FIX_ONE,       /* 1/16 */
+          ACDC_FIX_ONE / 4, ACDC_FIX_ONE / 4 },
+        { ACDC_FIX_ONE / 8, 0,                  /* 1/8 */
+          ACDC_FIX_ONE / 2, ACDC_FIX_ONE / 4 },
+        { ACDC_FIX_ONE / 2, ACDC_FIX_ONE,       /* 1/4 */
+          ACDC_FIX_ONE / 2, ACDC_FIX_ONE / 2 },
+        { ACDC_FIX_ONE, ACDC_FIX_ONE,           /* 1/2 */
+          ACDC_FIX_ONE / 2, ACDC_FIX_ONE },
+        { ACDC_FIX_ONE / 4 * 3, 0,              /* 3/4 */
+          ACDC_FIX_ONE / 4 * 3, ACDC_FIX_ONE },
+        { 0, ACDC_FIX_ONE, 0, 0 },
+    };
+    enum { N = 10000, WND = 1 << 20, MSS = 1448 };
+    struct acdc_params params = acdc_params_default;
+    struct acdc_law_env env = { .params = &params, .mss = MSS };
+    struct acdc_law law, start;
+    unsigned int i, n;
+
+    params.spread_cuts = true;
+    params.initial_window = WND / MSS;
+    acdc_law_init(&start, &env, ACDC_ALG_DCTCP);
+    start.wnd = start.ssthresh = WND;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        uint32_t low = WND - (uint32_t) ((uint64_t) WND * cases[i].deep
+                                         >> ACDC_FIX_SHIFT);
+        unsigned int cuts = 0, run = 0, longest = 0;
+        bool exact = true, held = true;
+
+        params.beta = cases[i].beta;
+        start.dctcp.alpha = cases[i].alpha;
+        /* Windows of 100 segments of one flow, one behind the other. */
+        for (n = 0; n < N; n++) {
+            law = start;
+            env.snd_una = n * 100 * MSS;
+            env.snd_nxt = env.snd_una + 100 * MSS;
+            env.salt = 0x12345678;
+            law.round_end = law.cut_end = env.snd_nxt;
+            acdc_law_ack(&law, &env, MSS, MSS, MSS);
+            held &= law.in_cut && law.ssthresh == law.wnd;
+            exact &= law.wnd == low || law.wnd == WND;
+            cuts += law.wnd != WND;
+            run = law.wnd == WND ? run + 1 : 0;
+            longest = run > longest ? run : longest;
+        }
+        ok(exact && held, "to %u bytes of 2^20 or not at all, for a window",
+           low);
+        ok(cuts >= N * (uint64_t) cases[i].often / ACDC_FIX_ONE * 95 / 100
+           && cuts <= N * (uint64_t) cases[i].often / ACDC_FIX_ONE * 105 / 100,
+           "%u of %u", cuts, N);
+        ok(!cases[i].often || longest < 50, "at most %u windows without",
+           longest);
+    }
+
+    /* Flows that send the same numbers are not cut together. */
+    params.beta = ACDC_FIX_ONE;
+    start.dctcp.alpha = ACDC_FIX_ONE / 8;
+    env.snd_una = 0;
+    env.snd_nxt = 100 * MSS;
+    for (i = n = 0; n < N; n++) {
+        law = start;
+        env.salt = n;
+        acdc_law_ack(&law, &env, 0, MSS, MSS);
+        i += law.wnd != WND;
+    }
+    ok(i > N / 4 * 95 / 100 && i < N / 4 * 105 / 100, "%u of %u flows", i, N);
+
+    /* Slow start ends with the first mark, and loss is loss. */
+    for (i = n = 0; n < N; n++) {
+        law = start;
+        law.ssthresh = 2 * WND;
+        env.salt = n;
+        acdc_law_ack(&law, &env, 0, MSS, MSS);
+        i += law.wnd == WND - WND / 16;
+        law = start;
+        acdc_law_loss(&law, &env);
+        i += law.wnd == WND / 2;
+    }
+    is_u64(i, 2 * N, "neither slow start nor loss is left to chance");
+
+    /* And by default nothing is. */
+    params.spread_cuts = false;
+    for (i = n = 0; n < N; n++) {
+        law = start;
+        env.salt = n;
+        acdc_law_ack(&law, &env, 0, MSS, MSS);
+        i += law.wnd == WND - WND / 16;
+    }
+    is_u64(i, N, "by default every mark cuts");
+}
+
 static void
 test_algorithms(void)
 {
@@ -600,6 +698,7 @@ main(void)
     }
     test_law();
     test_beta();
+    test_spread_cuts();
     test_algorithms();
     test_fallback();
     test_policing();
