@@ -399,6 +399,27 @@ test_forged_syn(void)
     }
 }
 
+/* Data far beyond what the peer can take does not move the end of a cut, or
+ * of a round of alpha, as far. */
+static void
+send_far(struct sim *s, unsigned int round)
+{
+    struct tcp_spec spec = sim_spec(s, 0, ACDC_TCP_ACK, 1448);
+
+    spec.seq += 20000000 + (round << 20);
+    packet_free_list(sim_egress(s, 0, packet_make(&spec)));
+}
+
+static void
+test_far_data(void)
+{
+    struct sim s;
+
+    setup(&s, 1000, 0, NULL);
+    witness(&s, "data far away", 2, send_far);
+    sim_done(&s);
+}
+
 /* A receiver that repeats its ACKs. */
 static void
 test_duplicate_acks(bool sack)
@@ -512,6 +533,7 @@ main(void)
     test_reuse();
     test_spoofing();
     test_forged_syn();
+    test_far_data();
     test_duplicate_acks(false);
     test_duplicate_acks(true);
     test_window_scale();
