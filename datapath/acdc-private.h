@@ -147,6 +147,8 @@ struct acdc_tenant {
     struct acdc_policy *policy; /* RCU. */
     struct acdc_slot_stats *slots;      /* ACDC_N_SLOTS of them. */
     acdc_count_t n_flows, n_half_open, n_capable, n_fallback, n_ports;
+    uint32_t no_victim_ms;      /* When it last found nothing to evict;
+                                 * acdc.lock. */
     char name[ACDC_NAME_LEN];
 };
 

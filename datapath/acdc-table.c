@@ -424,12 +424,17 @@ evict_locked(const struct acdc_ctx *ctx)
     int top = acdc_count_read(&a->n_closed) ? 4
               : acdc_count_read(&a->n_half_open) ? 3 : 2;
 
-    /* Few flows in many buckets, after the limit was lowered, must not keep
-     * others waiting for the lock. */
+    /* A flood of SYNs that find no room must not keep others waiting for the
+     * lock: looked for once a millisecond. */
+    if (ctx->tenant->no_victim_ms == ctx->now_ms) {
+        return false;
+    }
+    /* Nor must few flows in many buckets, after the limit was lowered. */
     for (n_buckets = 0; n_buckets <= t->mask && scanned < ACDC_EVICT_SCAN
                         && n_buckets < 16 * ACDC_EVICT_SCAN; n_buckets++) {
         struct acdc_flow *f;
 
+        ACDC_PREFETCH(t->buckets[(a->evict_hand + 8) & t->mask]);
         for (f = t->buckets[a->evict_hand & t->mask]; f; f = f->next) {
             int rank = evict_rank(ctx, f, share);
 
@@ -444,7 +449,11 @@ evict_locked(const struct acdc_ctx *ctx)
         }
         a->evict_hand++;
     }
-    return victim && remove_locked(a, victim);
+    if (!victim) {
+        ctx->tenant->no_victim_ms = ctx->now_ms;
+        return false;
+    }
+    return remove_locked(a, victim);
 }
 
 /* Table lock held. */
