@@ -31,13 +31,6 @@ csum_fold(uint32_t sum)
     return (uint16_t) sum;
 }
 
-/* What replacing the word m by m' adds to a sum: ~m + m', RFC 1624. */
-static uint32_t
-csum_change(uint16_t old, uint16_t new)
-{
-    return (uint32_t) (uint16_t) ~old + new;
-}
-
 /* The same for a word that grows by 'delta': in ones' complement -n is ~n. */
 static uint32_t
 csum_delta(int delta)
@@ -71,27 +64,6 @@ acdc_pkt_finish(struct acdc_pkt *p)
     }
 }
 
-/* For a change within the TCP header or payload.  A partial checksum covers
- * the pseudo header only. */
-static void
-tcp_csum_change(struct acdc_pkt *p, uint16_t old, uint16_t new)
-{
-    if (!p->csum_partial) {
-        p->tcp_change += csum_change(old, new);
-    }
-}
-
-/* Writes a 16-bit aligned word of the TCP header. */
-static void
-tcp_put16(struct acdc_pkt *p, unsigned int ofs, uint16_t value)
-{
-    uint8_t *field = acdc_pkt_tcp(p) + ofs;
-    uint16_t old = acdc_get16(field);
-
-    acdc_put16(field, value);
-    tcp_csum_change(p, old, value);
-}
-
 /* Writes any byte of the TCP header. */
 static void
 tcp_put8(struct acdc_pkt *p, unsigned int ofs, uint8_t value)
@@ -99,7 +71,7 @@ tcp_put8(struct acdc_pkt *p, unsigned int ofs, uint8_t value)
     unsigned int even = ofs & ~1u;
     uint16_t word = acdc_get16(acdc_pkt_tcp(p) + even);
 
-    tcp_put16(p, even, (uint16_t) (ofs & 1 ? (word & 0xff00) | value
+    acdc_pkt_put16(p, even, (uint16_t) (ofs & 1 ? (word & 0xff00) | value
                                            : (word & 0xff) | value << 8));
 }
 
@@ -239,13 +211,22 @@ parse_options(struct acdc_pkt *p, uint16_t exid)
         uint8_t kind = tcp[ofs];
         uint8_t len;
 
-        /* As RFC 7323 appendix A has it, and most segments. */
-        if (ofs + 12 <= p->tcp_hlen
-            && acdc_get32(tcp + ofs) == ACDC_TIMESTAMP_ALIGNED) {
-            p->ts_ofs = (uint8_t) (ofs + 2);
-            p->opt_flags |= ACDC_O_TIMESTAMP;
-            ofs += 12;
-            continue;
+        /* What most segments have: timestamps as in RFC 7323 appendix A, and
+         * feedback as we write it. */
+        if (ofs + 12 <= p->tcp_hlen) {
+            uint32_t word = acdc_get32(tcp + ofs);
+
+            if (word == ACDC_TIMESTAMP_ALIGNED) {
+                p->ts_ofs = (uint8_t) (ofs + 2);
+                p->opt_flags |= ACDC_O_TIMESTAMP;
+                ofs += 12;
+                continue;
+            } else if (word == (ACDC_FEEDBACK_WORD | exid) && !p->fb_ofs) {
+                p->fb_ofs = (uint8_t) ofs;
+                p->opt_flags |= ACDC_O_FEEDBACK;
+                ofs += ACDC_OPT_FB_LEN;
+                continue;
+            }
         }
         if (kind == ACDC_TCPOPT_EOL) {
             break;
@@ -422,39 +403,6 @@ acdc_pkt_first_write(struct acdc_pkt *p)
 }
 
 void
-acdc_pkt_set_ecn(struct acdc_pkt *p, uint8_t codepoint)
-{
-    uint8_t *ip = acdc_pkt_ip(p);
-
-    if (p->ip_version == 4) {
-        uint8_t old = ip[1];
-
-        ip[1] = (uint8_t) ((old & ~ACDC_ECN_MASK) | codepoint);
-        p->ip_change += csum_change(old, ip[1]);
-    } else {
-        /* IPv6 has no header checksum, and TCP's pseudo header no traffic
-         * class (RFC 8200 section 8.1). */
-        ip[1] = (uint8_t) ((ip[1] & ~(ACDC_ECN_MASK << 4)) | codepoint << 4);
-    }
-}
-
-void
-acdc_pkt_set_reserved(struct acdc_pkt *p, uint8_t bits)
-{
-    uint8_t *byte = acdc_pkt_tcp(p) + 12;
-    uint8_t old = *byte;
-
-    *byte = (uint8_t) ((old & ~ACDC_RES_MASK) | bits);
-    tcp_csum_change(p, (uint16_t) (old << 8), (uint16_t) (*byte << 8));
-}
-
-void
-acdc_pkt_set_window(struct acdc_pkt *p, uint16_t window)
-{
-    tcp_put16(p, 14, window);
-}
-
-void
 acdc_pkt_set_wscale(struct acdc_pkt *p, uint8_t wscale)
 {
     tcp_put8(p, p->ws_ofs, wscale);
@@ -543,7 +491,7 @@ insert_option(struct acdc_pkt *p, const uint8_t *opt, unsigned int len)
     }
     memmove(data, data + len, front);
     memcpy(data + front, opt, len);
-    tcp_csum_change(p, 0, csum_fold(csum_add_bytes(0, opt, len)));
+    acdc_tcp_csum_change(p, 0, csum_fold(csum_add_bytes(0, opt, len)));
     adjust_lengths(p, (int) len);
     shift_option_places(p, ACDC_TCP_HLEN, (int) len);
     return true;
@@ -586,15 +534,6 @@ acdc_pkt_add_feedback(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
     return insert_option(p, opt, sizeof opt);
 }
 
-void
-acdc_pkt_get_feedback(const struct acdc_pkt *p, uint32_t *ce, uint32_t *total)
-{
-    const uint8_t *opt = acdc_pkt_tcp(p) + p->fb_ofs;
-
-    *ce = acdc_get32(opt + ACDC_OPT_BODY_OFS);
-    *total = acdc_get32(opt + ACDC_OPT_BODY_OFS + 4);
-}
-
 /* Removes the option of 'len' bytes at 'ofs' of the TCP header, both multiples
  * of 4. */
 static bool
@@ -610,11 +549,11 @@ cut_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len)
          * NOPs in its place. */
         memmove(old, old + len, front);
         memset(old + front, ACDC_TCPOPT_NOP, len);
-        tcp_csum_change(p, sum,
+        acdc_tcp_csum_change(p, sum,
                         csum_fold(csum_add_bytes(0, old + front, len)));
         return true;
     }
-    tcp_csum_change(p, sum, 0);
+    acdc_tcp_csum_change(p, sum, 0);
     adjust_lengths(p, -(int) len);
     shift_option_places(p, ofs, -(int) len);
     return true;

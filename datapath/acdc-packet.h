@@ -104,9 +104,67 @@ acdc_pkt_make_writable(struct acdc_pkt *p)
  * last of all edits: until then the checksums are those of before. */
 void acdc_pkt_finish(struct acdc_pkt *p);
 
-void acdc_pkt_set_ecn(struct acdc_pkt *p, uint8_t codepoint);
-void acdc_pkt_set_reserved(struct acdc_pkt *p, uint8_t bits);
-void acdc_pkt_set_window(struct acdc_pkt *p, uint16_t window);
+/* What replacing the word m by m' adds to a sum: ~m + m', RFC 1624. */
+static inline uint32_t
+acdc_csum_change(uint16_t old, uint16_t new)
+{
+    return (uint32_t) (uint16_t) ~old + new;
+}
+
+/* For a change within the TCP header.  A partial checksum covers the pseudo
+ * header only. */
+static inline void
+acdc_tcp_csum_change(struct acdc_pkt *p, uint16_t old, uint16_t new)
+{
+    if (!p->csum_partial) {
+        p->tcp_change += acdc_csum_change(old, new);
+    }
+}
+
+/* Writes a 16-bit aligned word of the TCP header. */
+static inline void
+acdc_pkt_put16(struct acdc_pkt *p, unsigned int ofs, uint16_t value)
+{
+    uint8_t *field = acdc_pkt_tcp(p) + ofs;
+    uint16_t old = acdc_get16(field);
+
+    acdc_put16(field, value);
+    acdc_tcp_csum_change(p, old, value);
+}
+
+static inline void
+acdc_pkt_set_ecn(struct acdc_pkt *p, uint8_t codepoint)
+{
+    uint8_t *ip = acdc_pkt_ip(p);
+
+    if (p->ip_version == 4) {
+        uint8_t old = ip[1];
+
+        ip[1] = (uint8_t) ((old & ~ACDC_ECN_MASK) | codepoint);
+        p->ip_change += acdc_csum_change(old, ip[1]);
+    } else {
+        /* IPv6 has no header checksum, and TCP's pseudo header no traffic
+         * class (RFC 8200 section 8.1). */
+        ip[1] = (uint8_t) ((ip[1] & ~(ACDC_ECN_MASK << 4)) | codepoint << 4);
+    }
+}
+
+static inline void
+acdc_pkt_set_reserved(struct acdc_pkt *p, uint8_t bits)
+{
+    uint8_t *byte = acdc_pkt_tcp(p) + 12;
+    uint8_t old = *byte;
+
+    *byte = (uint8_t) ((old & ~ACDC_RES_MASK) | bits);
+    acdc_tcp_csum_change(p, (uint16_t) (old << 8), (uint16_t) (*byte << 8));
+}
+
+static inline void
+acdc_pkt_set_window(struct acdc_pkt *p, uint16_t window)
+{
+    acdc_pkt_put16(p, 14, window);
+}
+
 /* The window scale option's shift; only with ACDC_O_WSCALE. */
 void acdc_pkt_set_wscale(struct acdc_pkt *p, uint8_t wscale);
 /* The MSS option's value, bytes; only with ACDC_O_MSS. */
@@ -124,8 +182,15 @@ bool acdc_pkt_add_capability(struct acdc_pkt *p, uint16_t exid,
 bool acdc_pkt_add_feedback(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
                            uint32_t total);
 
-void acdc_pkt_get_feedback(const struct acdc_pkt *p, uint32_t *ce,
-                           uint32_t *total);
+/* Only with ACDC_O_FEEDBACK. */
+static inline void
+acdc_pkt_get_feedback(const struct acdc_pkt *p, uint32_t *ce, uint32_t *total)
+{
+    const uint8_t *opt = acdc_pkt_tcp(p) + p->fb_ofs;
+
+    *ce = acdc_get32(opt + ACDC_OPT_BODY_OFS);
+    *total = acdc_get32(opt + ACDC_OPT_BODY_OFS + 4);
+}
 
 /* Removes every option with our ExID: by shrinking the header where option
  * and place are aligned, else by NOPs.  False if one remains for want of

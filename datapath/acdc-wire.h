@@ -34,6 +34,11 @@ enum acdc_wire_option {
     ACDC_OPT_VERSION = 1,
 };
 
+/* Kind and length of the feedback option, the ExID to be added: its first
+ * word. */
+#define ACDC_FEEDBACK_WORD \
+    ((unsigned int) ACDC_OPT_KIND << 24 | ACDC_OPT_FB_LEN << 16)
+
 /* The low nibble of byte 12 of the TCP header: three reserved bits, then AE
  * (RFC 9768), which is the guest's and stays as it is.
  *
