@@ -172,14 +172,15 @@ acdc_flow_enforce(struct acdc_ctx *ctx, struct acdc_flow *f,
         }
     }
     if (field != acdc_pkt_window(p)) {
-        if (!acdc_pkt_make_writable(p)) {
+        if (acdc_pkt_make_writable(p)) {
+            if ((uint64_t) field << scale < own) {
+                ACDC_COUNT(ctx, WINDOW_REWRITTEN, 1);
+            }
+            acdc_pkt_set_window(p, field);
+        } else {
             ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
-            return true;
+            field = acdc_pkt_window(p);         /* This the guest is told. */
         }
-        if ((uint64_t) field << scale < own) {
-            ACDC_COUNT(ctx, WINDOW_REWRITTEN, 1);
-        }
-        acdc_pkt_set_window(p, field);
     }
 
     f->out_window = syn ? (uint16_t) (field >> f->out_wscale) : field;

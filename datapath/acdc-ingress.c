@@ -281,6 +281,18 @@ note_data(struct acdc_flow *f, const struct acdc_pkt *p)
     }
 }
 
+/* The window that the guest is told when an ACK could not be edited. */
+static void
+note_told(struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    uint32_t edge = p->ack + ((uint32_t) acdc_pkt_window(p) << f->out_wscale);
+
+    if ((f->flags & ACDC_F_EDGE) && (p->tcp_flags & ACDC_TCP_ACK)
+        && !seq_after(p->ack, f->snd_nxt) && seq_after(edge, f->right_edge)) {
+        f->right_edge = edge;
+    }
+}
+
 static void
 ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 {
@@ -310,6 +322,7 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         if (!acdc_pkt_make_writable(p)) {
             ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
             note_data(f, p);
+            note_told(f, p);
             return;
         }
         count_received(ctx, f, p, is_dressed(f, p) && hide_ecn(p));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 
 /* A transfer of a simple TCP (go-back-N) both ways through two engines and a
- * network that marks, loses and duplicates: all bytes arrive, the sender keeps
- * to the window it is told, and is never stranded: with nothing in flight it
- * may send a segment. */
+ * network that marks, loses and duplicates, on hosts that lack memory now and
+ * then: all bytes arrive, the sender keeps to the window it is told, and is
+ * never stranded: with nothing in flight it may send a segment. */
 
 #include "sim.h"
 #include "tap.h"
@@ -24,6 +24,7 @@ struct run {
     struct end end[2];
     uint64_t seed;
     unsigned int loss, mark, dup;       /* Per cent. */
+    unsigned int no_memory;             /* Likewise, of packets. */
     bool policing;
     unsigned int peer_scale, scale;     /* The other guest's; as told. */
 };
@@ -32,6 +33,17 @@ static bool
 chance(struct run *r, unsigned int percent)
 {
     return tap_random(&r->seed) % 100 < percent;
+}
+
+/* For the engine's next packets, for one of what they ask for. */
+static void
+maybe_no_memory(struct run *r)
+{
+    unsigned int call;
+
+    for (call = HOST_PUSH; call < HOST_N_CALLS; call++) {
+        host_fail((enum host_call) call, chance(r, r->no_memory), 1);
+    }
 }
 
 static void
@@ -74,6 +86,7 @@ transmit(struct run *r, int from, uint32_t payload)
     spec.ack = r->end[!from].iss + e->received;
     e->nxt += payload;
     e->must_ack = false;
+    maybe_no_memory(r);
     for (p = sim_egress(&r->s, from, packet_make(&spec)); p; p = next) {
         int copies = chance(r, r->loss) ? 0 : chance(r, r->dup) ? 2 : 1;
 
@@ -83,7 +96,10 @@ transmit(struct run *r, int from, uint32_t payload)
             packet_set_ecn(p, ACDC_ECN_CE);
         }
         while (copies--) {
-            struct packet *got = sim_ingress(&r->s, !from, packet_clone(p));
+            struct packet *got;
+
+            maybe_no_memory(r);
+            got = sim_ingress(&r->s, !from, packet_clone(p));
 
             if (got) {
                 receive(r, !from, got);
@@ -147,16 +163,16 @@ test(struct run *r, const struct acdc_params *params, const char *name)
         }
     }
     ok(r->end[0].una == BYTES && (!both || r->end[1].una == BYTES),
-       "%s, loss %u %%, marks %u %%, duplicates %u %%, scale %u, both ways %d:"
-       " all arrives (%u steps, %u timeouts)", name, r->loss, r->mark, r->dup,
-       r->peer_scale, both, steps, timeouts);
+       "%s, loss %u %%, marks %u %%, duplicates %u %%, no memory %u %%, scale"
+       " %u, both ways %d: all arrives (%u steps, %u timeouts)", name, r->loss,
+       r->mark, r->dup, r->no_memory, r->peer_scale, both, steps, timeouts);
     ok(!stranded, "never stranded");
     ok(r->end[0].ordered && r->end[1].ordered, "payload as it was sent");
     is_u64(sim_counter(&r->s, 0, ACDC_C_POLICED_PACKETS), 0,
            "a guest that keeps to its window is not policed");
     ok(r->dup || !sim_counter(&r->s, 0, ACDC_C_FEEDBACK_BAD),
        "no impossible feedback without duplicates");
-    ok(!r->mark || params->algorithm == ACDC_ALG_NONE
+    ok(!r->mark || r->no_memory || params->algorithm == ACDC_ALG_NONE
        || sim_counter(&r->s, 0, ACDC_C_CUTS_ECN), "marks cut");
     sim_done(&r->s);
 }
@@ -164,9 +180,10 @@ test(struct run *r, const struct acdc_params *params, const char *name)
 int
 main(void)
 {
-    static const unsigned int percent[][3] = {
-        { 0, 0, 0 }, { 0, 10, 0 }, { 0, 100, 0 }, { 2, 0, 0 }, { 5, 20, 0 },
-        { 0, 20, 3 }, { 3, 50, 2 },
+    static const unsigned int percent[][4] = {
+        { 0, 0, 0, 0 }, { 0, 10, 0, 0 }, { 0, 100, 0, 0 }, { 2, 0, 0, 0 },
+        { 5, 20, 0, 0 }, { 0, 20, 3, 0 }, { 3, 50, 2, 0 }, { 0, 10, 0, 10 },
+        { 3, 20, 2, 50 },
     };
     static const unsigned int scales[] = { 0, 7, 14 };
     struct run r = { .seed = tap_seed() };
@@ -179,6 +196,7 @@ main(void)
             r.loss = percent[i][0];
             r.mark = percent[i][1];
             r.dup = percent[i][2];
+            r.no_memory = percent[i][3];
             /* 14 is made finer in the handshake: to 10. */
             r.peer_scale = scales[(i + k) % 3];
             r.scale = r.peer_scale == 14 ? 10 : r.peer_scale;
