@@ -132,10 +132,12 @@ def queue_lines(device: str, queue: Queue) -> list[str]:
         leaf += f" netem limit 100000 delay {queue.delay * 1e6:g}us"
     elif queue.k:
         # A step at K.  The shortest average that tc accepts: half of it is
-        # the present.
+        # the present.  The bandwidth, by which it ages while the queue is
+        # empty, is 32 bits of bytes a second in tc.
+        bandwidth = min(queue.rate, 8 * 0xFFFFFFFF)
         leaf += (
             f" red limit {queue.limit} min {queue.k} max {queue.k + 1} avpkt {queue.frame}"
-            f" burst {math.ceil(queue.k / queue.frame)} bandwidth {queue.rate}bit"
+            f" burst {math.ceil(queue.k / queue.frame)} bandwidth {bandwidth}bit"
             f" probability 1 ecn{'' if queue.drop_not_ect else ' nodrop'}"
         )
     else:

@@ -137,6 +137,13 @@ class Run:
                 if rules := tenant.rules + options.rules:
                     ovs.set_rules(name, rules)
         self.net.bind(tenants)
+        for ovs in self.net.hypervisors:
+            rows = {row["name"]: row for row in ovs.acdc("show")["tenants"]}
+            for name in sorted(set(tenants.values())):
+                # Refused, as by a module that is older than ovs-vswitchd.
+                if "error" in rows.get(name, {"error": "the datapath has no such tenant"}):
+                    status = ovs.vsctl("get", "acdc", name, "status")
+                    raise CommandError(f"tenant {name} is not in effect: {status}")
 
     def _servers(self) -> None:
         targets = {name for traffic in self.plan.traffic for name in traffic.to}
