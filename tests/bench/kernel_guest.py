@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""In the machine of tests/bench/kernel: kernel_guest.py PACKETS ROUNDS CASE..., a
-case as NAME:SLOTS:DATA:ACKS."""
+"""In the machine of tests/bench/kernel: kernel_guest.py SECONDS PACKETS ROUNDS CASE...,
+a case as NAME:SLOTS:DATA:ACKS."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,6 +16,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "qemu" / "guest"))
 
 from hypervisor import OVS_CTL, run, say  # noqa: E402
 
+# Ports of guests with a TCP of their own, each in the namespace of its name.
+GUESTS = ("vnet1", "vnet2")
 PATCHED = "/usr/local/bin/openvswitch.ko"
 
 
@@ -22,8 +25,12 @@ def start() -> None:
     run(OVS_CTL, "start", "--system-id=hypervisor")
     run("ovs-vsctl", "set", "open_vswitch", ".", "other_config:max-idle=3600000")
     run("ovs-vsctl", "add-br", "br0", "--", "set", "bridge", "br0", "fail_mode=secure",
-        "--", "add-port", "br0", "g1", "--", "add-port", "br0", "u1")  # fmt: skip
+        *(word for name in ("g1", "u1", *GUESTS) for word in ("--", "add-port", "br0", name)))  # fmt: skip
     ports = [run("ovs-vsctl", "get", "interface", name, "ofport") for name in ("g1", "u1")]
+    guests = [run("ovs-vsctl", "get", "interface", name, "ofport") for name in GUESTS]
+    for number in range(2):
+        run("ovs-ofctl", "add-flow", "br0",
+            f"in_port={guests[number]},actions=output:{guests[1 - number]}")  # fmt: skip
     for number, match in enumerate(("nw_dst", "nw_src")):
         run("ovs-ofctl", "add-flow", "br0", f"in_port={ports[number]},tcp,{match}=8.0.0.0/5,"
             f"actions=output:{ports[1 - number]}")  # fmt: skip
@@ -81,22 +88,65 @@ def measure(variant: str, packets: str, rounds: str, cases: list[str]) -> None:
                 "--", "destroy", "acdc", "blue")  # fmt: skip
 
 
+def bind(tenant: str | None) -> None:
+    for name in GUESTS:
+        if tenant:
+            run("ovs-vsctl", "set", "interface", name, f"other_config:acdc-tenant={tenant}")
+        else:
+            run("ovs-vsctl", "remove", "interface", name, "other_config", "acdc-tenant")
+
+
+def transfer(variant: str, seconds: str) -> None:
+    """Goodput between two guests' own TCP, everything on this processor."""
+    if variant == "bound":
+        run("ovs-vsctl", "create", "acdc", "name=blue")
+        bind("blue")
+    for tso in ("on", "off"):
+        for name in GUESTS:
+            run("ip", "netns", "exec", name, "ethtool", "-K", "eth0",
+                *(word for what in ("tso", "gso", "gro") for word in (what, tso)))  # fmt: skip
+        server = subprocess.Popen(["ip", "netns", "exec", "vnet2", "iperf3", "-s", "-1"],
+                                  stdout=subprocess.DEVNULL)  # fmt: skip
+        time.sleep(1)
+        text = run("ip", "netns", "exec", "vnet1", "iperf3", "-c", "10.1.0.2", "-t", seconds, "-J",
+                   quiet=True)  # fmt: skip
+        server.wait()
+        found = {"variant": variant, "traffic": f"tcp-tso-{tso}"}
+        rate = json.loads(text)["end"]["sum_received"]["bits_per_second"]
+        print(f"result> {json.dumps(found | {'rounds': [rate / 1e6]})}", flush=True)
+        say(f"{variant}: TCP, tso {tso}: {rate / 1e6:.0f} Mbit/s")
+    if variant == "bound":
+        (tenant,) = json.loads(run("ovs-appctl", "acdc/stats", "--json", quiet=True))["tenants"]
+        assert tenant["counters"]["pack_received"] > 100, tenant
+        bind(None)
+        run("ovs-vsctl", "destroy", "acdc", "blue")
+
+
 def main() -> None:
-    packets, rounds, *cases = sys.argv[1:]
+    seconds, packets, rounds, *cases = sys.argv[1:]
     for name in "gu":
         run("ip", "link", "add", f"{name}0", "type", "veth", "peer", "name", f"{name}1")
         for number in "01":
             run("ip", "link", "set", f"{name}{number}", "up")
+    for number, name in enumerate(GUESTS, 1):
+        run("ip", "netns", "add", name)
+        run("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
+        run("ip", "link", "set", name, "up")
+        run("ip", "-n", name, "address", "add", f"10.1.0.{number}/24", "dev", "eth0")
+        run("ip", "-n", name, "link", "set", "eth0", "up")
     # ovs-vswitchd counts processors, for its threads, after 10 s of this clock.
     time.sleep(max(11 - time.monotonic(), 0))
     run("modprobe", "openvswitch")
     start()
     measure("stock", packets, rounds, cases)
+    transfer("stock", seconds)
     stop()
     run("insmod", PATCHED)
     start()
     measure("unbound", packets, rounds, cases)
+    transfer("unbound", seconds)
     measure("bound", packets, rounds, cases)
+    transfer("bound", seconds)
     stop()
 
 

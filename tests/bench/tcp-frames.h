@@ -30,7 +30,8 @@ enum {
     FRAME_MAX = 1514,
     WSCALE = 7,
     CE_EVERY = 16,              /* One segment of so many is marked. */
-    LAG = 512,                  /* Packets between data and its ACK, least. */
+    LAG = 64,                   /* Packets between data and its ACK, least.
+                                 * A SYN's window has room for 44 segments. */
 };
 
 enum { FIN = 1, SYN = 2, ACK = 16 };

@@ -45,7 +45,8 @@ enum {
 struct sample {
     uint64_t packets;           /* Of this side so far. */
     uint64_t other;             /* Of the other side. */
-    uint64_t cpu_ns;            /* Of the thread that polls this side. */
+    uint64_t cpu_ns;            /* Of the thread that polls this side... */
+    uint64_t idle_ns;           /* ...and what of it this side had nothing. */
     uint64_t cycles;
 };
 struct report {
@@ -60,6 +61,7 @@ struct report {
 
 struct side {
     struct visits visits;
+    uint64_t idle_ns, idle_since;
     uint64_t sent;              /* Packets. */
     uint64_t next_sample;
     /* Visits whose packets the switch has dealt with. */
@@ -72,17 +74,25 @@ static struct report *report;
 static uint64_t count_from, count_to;   /* Packets, for callgrind. */
 static uint8_t guest_memory[FRAME_MAX];
 
+static uint64_t
+cpu_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t) t.tv_sec * 1000000000u + (uint64_t) t.tv_nsec;
+}
+
 static void
 take_sample(int side)
 {
     uint64_t n = report->sides[side].n;
     struct sample *s = &report->sides[side].samples[n % N_SAMPLES];
-    struct timespec t;
 
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     s->packets = sides[side].sent;
     s->other = sides[!side].packets;
-    s->cpu_ns = (uint64_t) t.tv_sec * 1000000000u + (uint64_t) t.tv_nsec;
+    s->cpu_ns = cpu_ns();
+    s->idle_ns = sides[side].idle_ns;
     s->cycles = rte_rdtsc();
     report->sides[side].n = n + 1;
     sides[side].next_sample = sides[side].sent + SAMPLE;
@@ -144,6 +154,12 @@ receive(uint16_t port __rte_unused, uint16_t queue __rte_unused,
     }
     rte_pktmbuf_free_bulk(mbufs + n, n_mbufs - n);
     own->sent += n;
+    if (!n && !own->idle_since) {
+        own->idle_since = cpu_ns();
+    } else if (n && own->idle_since) {
+        own->idle_ns += cpu_ns() - own->idle_since;
+        own->idle_since = 0;
+    }
     return n;
 }
 
