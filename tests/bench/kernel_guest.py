@@ -128,11 +128,11 @@ def main() -> None:
         run("ip", "link", "add", f"{name}0", "type", "veth", "peer", "name", f"{name}1")
         for number in "01":
             run("ip", "link", "set", f"{name}{number}", "up")
-    for number, name in enumerate(GUESTS, 1):
+    for address, name in enumerate(GUESTS, 1):
         run("ip", "netns", "add", name)
         run("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
         run("ip", "link", "set", name, "up")
-        run("ip", "-n", name, "address", "add", f"10.1.0.{number}/24", "dev", "eth0")
+        run("ip", "-n", name, "address", "add", f"10.1.0.{address}/24", "dev", "eth0")
         run("ip", "-n", name, "link", "set", "eth0", "up")
     # ovs-vswitchd counts processors, for its threads, after 10 s of this clock.
     time.sleep(max(11 - time.monotonic(), 0))
