@@ -8,6 +8,7 @@
 #include "acdc-dpif-provider.h"
 #include "acdc-genl.h"
 #include "netlink.h"
+#include "netlink-protocol.h"
 #include "netlink-socket.h"
 #include "odp-netlink.h"
 #include "odp-util.h"
@@ -17,21 +18,71 @@
 
 VLOG_DEFINE_THIS_MODULE(netlink_acdc);
 
-/* The family's number, or -1 where the kernel has none. */
+#if UINTPTR_MAX > UINT32_MAX
+/* What crosses netlink whole.  If one of these no longer holds, the protocol
+ * changed: set the new size, and a new ACDC_GENL_VERSION. */
+BUILD_ASSERT_DECL(sizeof(struct acdc_stats) == 32);
+BUILD_ASSERT_DECL(sizeof(struct acdc_tenant_stats) == 504);
+BUILD_ASSERT_DECL(sizeof(struct acdc_port_info) == 140);
+BUILD_ASSERT_DECL(sizeof(struct acdc_flow_info) == 240);
+#endif
+
+/* Looks the family up.  OVS's nl_lookup_genl_family() does not tell its
+ * version. */
+static int
+acdc_lookup_family(int *family, uint32_t *version)
+{
+    static const struct nl_policy policy[] = {
+        [CTRL_ATTR_FAMILY_ID] = { .type = NL_A_U16 },
+        [CTRL_ATTR_VERSION] = { .type = NL_A_U32 },
+    };
+    struct nlattr *attrs[ARRAY_SIZE(policy)];
+    struct ofpbuf request, *reply;
+    int error;
+
+    ofpbuf_init(&request, 64);
+    nl_msg_put_genlmsghdr(&request, 0, GENL_ID_CTRL, NLM_F_REQUEST,
+                          CTRL_CMD_GETFAMILY, 1);
+    nl_msg_put_string(&request, CTRL_ATTR_FAMILY_NAME, ACDC_GENL_FAMILY);
+    error = nl_transact(NETLINK_GENERIC, &request, &reply);
+    ofpbuf_uninit(&request);
+    if (error) {
+        return error;
+    }
+    if (nl_policy_parse(reply, NLMSG_HDRLEN + GENL_HDRLEN, policy, attrs,
+                        ARRAY_SIZE(policy))) {
+        *family = nl_attr_get_u16(attrs[CTRL_ATTR_FAMILY_ID]);
+        *version = nl_attr_get_u32(attrs[CTRL_ATTR_VERSION]);
+    } else {
+        error = EPROTO;
+    }
+    ofpbuf_delete(reply);
+    return error;
+}
+
+/* The family's number, or -1 where the kernel has none, or one that speaks
+ * otherwise. */
 static int
 acdc_family(void)
 {
     static struct ovsthread_once once = OVSTHREAD_ONCE_INITIALIZER;
-    static int family = 0;
+    static int family = -1;
 
     if (ovsthread_once_start(&once)) {
-        int error = nl_lookup_genl_family(ACDC_GENL_FAMILY, &family);
+        uint32_t version;
+        int error = acdc_lookup_family(&family, &version);
 
         if (error) {
-            family = -1;
             VLOG_INFO("the kernel datapath has no AC/DC: generic netlink "
                       "family \"%s\" not found (%s)", ACDC_GENL_FAMILY,
                       ovs_strerror(error));
+        } else if (version != ACDC_GENL_VERSION) {
+            family = -1;
+            VLOG_WARN("the kernel datapath's AC/DC is of another release than "
+                      "ovs-vswitchd (version %"PRIu32" of its protocol, not "
+                      "%d) and not used: install the module of this one "
+                      "(acdc-dkms install --reload)", version,
+                      ACDC_GENL_VERSION);
         }
         ovsthread_once_done(&once);
     }

@@ -6,13 +6,13 @@
  *
  * Snapshots travel as the engine's structures (datapath/acdc.h), as tcp_info
  * does; both sides are built from the same source, and ACDC_GENL_VERSION
- * changes with any of them. */
+ * changes with any of them: ovs-vswitchd uses no other. */
 
 #ifndef ACDC_GENL_H
 #define ACDC_GENL_H 1
 
 #define ACDC_GENL_FAMILY "ovs_acdc"
-#define ACDC_GENL_VERSION 1
+#define ACDC_GENL_VERSION 2
 
 enum acdc_genl_cmd {
 	ACDC_CMD_UNSPEC,

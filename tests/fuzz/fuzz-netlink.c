@@ -23,7 +23,6 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *, size_t);
 int LLVMFuzzerInitialize(int *, char ***);
-int __wrap_nl_lookup_genl_family(const char *, int *);
 int __wrap_dpif_netlink_get_ifindex(const struct dpif *);
 int __wrap_nl_transact(int, const struct ofpbuf *, struct ofpbuf **);
 
@@ -70,21 +69,30 @@ __wrap_dpif_netlink_get_ifindex(const struct dpif *dpif OVS_UNUSED)
     return 5;
 }
 
-int
-__wrap_nl_lookup_genl_family(const char *name, int *number)
+/* The answer of the kernel's controller of generic netlink. */
+static struct ofpbuf *
+describe_family(void)
 {
-    check(!strcmp(name, ACDC_GENL_FAMILY));
-    *number = 30;
-    return 0;
+    struct ofpbuf *reply = ofpbuf_new(64);
+
+    ofpbuf_put_zeros(reply, NLMSG_HDRLEN + GENL_HDRLEN);
+    nl_msg_put_u16(reply, CTRL_ATTR_FAMILY_ID, 30);
+    nl_msg_put_u32(reply, CTRL_ATTR_VERSION, ACDC_GENL_VERSION);
+    return reply;
 }
 
 int
 __wrap_nl_transact(int protocol, const struct ofpbuf *request,
                    struct ofpbuf **replyp)
 {
-    uint8_t how = byte();
+    uint8_t how;
     size_t n;
 
+    if (nl_msg_nlmsghdr(request)->nlmsg_type == GENL_ID_CTRL) {
+        *replyp = describe_family();
+        return 0;
+    }
+    how = byte();
     check(protocol == NETLINK_GENERIC);
     check(request->size >= HEADERS);
     ofpbuf_delete(asked);
