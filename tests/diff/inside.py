@@ -15,7 +15,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parent)]
 
@@ -102,6 +102,64 @@ class Arm:
                 file = self.dir / f"epoch-{number}-{pair.index}-{side}.pcap"
                 guest.popen("tcpdump", "-U", "-i", "eth0", "-s", "128", "-w", file)
 
+    def _converse(
+        self, pairs: Path, first: int, count: int, mode: str, stream: IO[str]
+    ) -> subprocess.Popen[str]:
+        numbers = [self.config["seed"], first, count, self.config["parallel"], self.config["limit"]]
+        return subprocess.Popen(
+            [self.config["converse"], *map(str, numbers), pairs, mode],
+            stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def _memory(self) -> dict[str, int]:
+        """Once all connections are past TIME-WAIT and all flows past their linger."""
+        time.sleep(200)
+        status = Path(f"/proc/{self.ovs.vswitchd_pid}/status").read_text()
+        meminfo = Path("/proc/meminfo").read_text()
+        slab = re.search(r"SUnreclaim: *(\d+)", meminfo)
+        rss = re.search(r"VmRSS:\s*(\d+)", status)
+        assert slab and rss
+        (datapath,) = self.ovs.appctl_json("acdc/stats")["datapaths"]
+        return {
+            "flows": datapath["n_flows"],
+            "table_bytes": datapath["table_bytes"],
+            "vswitchd_kb": int(rss[1]),
+            "slab_kb": int(slab[1]),
+        }
+
+    def soak(self) -> list[dict[str, int]]:
+        """Short connections, then bulk ones, in a network without trouble; what is
+        left of each round."""
+        self.make()
+        self._vsctl(
+            [
+                ["set", "interface", port, f"other_config:acdc-tenant={pair.tenant}"]
+                for pair in self.pairs
+                for port in pair.guest_ports
+            ]
+        )
+        for pair in self.pairs:
+            tc = [
+                f"qdisc replace dev r{k} root netem limit 2000 delay 50us rate 10gbit"
+                for k in (0, 1)
+            ]
+            network.batch(pair.router, ["tc"], tc)
+        pairs = Path(self.ovs.dir, "pairs")
+        pairs.write_text("".join(pair.line("6") + "\n" for pair in self.pairs))
+        rounds: list[dict[str, int]] = []
+        first = 0
+        for mode, count in self.config["rounds"]:
+            with (self.dir / f"epoch-{len(rounds)}.txt").open("w") as stream:
+                process = self._converse(pairs, first, count, mode, stream)
+                _, said = process.communicate()
+            if process.returncode or not self.ovs.vswitchd_running():
+                raise RuntimeError(f"converse: {said}\n{self.ovs.log_tail()}")
+            first += count
+            words = said.split()
+            rounds.append({"connections": int(words[1]), "bytes": int(words[3]), **self._memory()})
+            print(f"lab> {mode}: {rounds[-1]}", flush=True)
+        return rounds
+
     def epoch(self, number: int, first: int, count: int) -> None:
         draw = random.Random(f"epoch {self.config['seed']} {number}")
         pairs = Path(self.ovs.dir, "pairs")
@@ -110,13 +168,8 @@ class Arm:
         if self.config["capture"]:
             self._capture(number)
         began = time.monotonic()
-        out = self.dir / f"epoch-{number}.txt"
-        with out.open("w") as stream:
-            process = subprocess.Popen(
-                [self.config["converse"], self.config["seed"], str(first), str(count),
-                 str(self.config["parallel"]), str(self.config["limit"]), pairs],
-                stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.PIPE, text=True,
-            )  # fmt: skip
+        with (self.dir / f"epoch-{number}.txt").open("w") as stream:
+            process = self._converse(pairs, first, count, "mixed", stream)
             # In the midst of it other path MTUs, another policy.
             try:
                 process.wait(draw.uniform(0.5, 10))
@@ -135,7 +188,7 @@ class Arm:
         seconds = time.monotonic() - began
         print(f"lab> epoch {number}: {said.strip()} in {seconds:.0f} s", flush=True)
 
-    def run(self) -> None:
+    def run(self) -> list[dict[str, int]]:
         self.make()
         first, end = self.config["first"], self.config["first"] + self.config["count"]
         per_epoch = self.config["per_epoch"]
@@ -144,6 +197,7 @@ class Arm:
             until = min(end, (number + 1) * per_epoch)
             self.epoch(number, first, until - first)
             first = until
+        return []
 
     def result(self) -> dict[str, Any]:
         """What is left of it all."""
@@ -155,8 +209,11 @@ class Arm:
             ]
         }
         if self.acdc:
-            stats = self.ovs.appctl_json("acdc/stats")
-            result["stats"] = stats
+            stats = result["stats"] = self.ovs.appctl_json("acdc/stats")
+            counters = [tenant["counters"] for tenant in stats["tenants"]]
+            if not sum(counter["window_rewritten"] for counter in counters):
+                # As when module and ovs-vswitchd are not of one build.
+                result["log"].append("AC/DC was not in force")
         return result
 
 
@@ -172,8 +229,8 @@ def main(run_dir: Path) -> None:
         time.sleep(11)
     arm = Arm(run_dir, config)
     try:
-        arm.run()
-        (run_dir / "result.json").write_text(json.dumps(arm.result()))
+        rounds = arm.soak() if "rounds" in config else arm.run()
+        (run_dir / "result.json").write_text(json.dumps(arm.result() | {"rounds": rounds}))
     finally:
         (run_dir / "ovs-vswitchd.log").write_text(arm.ovs.log.read_text(errors="replace"))
         if config["native"]:

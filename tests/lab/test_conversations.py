@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A few of the random conversations of tests/diff, over the kernel datapath."""
+"""A few of the random conversations of tests/diff, and of the soak, over the kernel
+datapath."""
 
 from __future__ import annotations
 
@@ -7,12 +8,22 @@ import os
 import subprocess
 from pathlib import Path
 
-RUN = Path(__file__).resolve().parents[1] / "diff" / "run"
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
 
 
-def test_conversations_fare_as_without_acdc() -> None:
+@pytest.mark.parametrize(
+    "line",
+    [
+        "diff/run --conversations 200 --per-epoch 200 --pairs 2",
+        "soak --connections 600 --gigabytes 0",
+    ],
+)
+def test_conversations(line: str) -> None:
+    program, *options = line.split()
     done = subprocess.run(
-        [RUN, "--conversations", "400", "--per-epoch", "200", "--pairs", "4"],
+        [TESTS / program, *options],
         capture_output=True, text=True, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip
     print(done.stdout, done.stderr)

@@ -14,6 +14,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -217,6 +218,21 @@ def test_mtu_changes_under_load(guests: Guests) -> None:
         for ns, device in ports + ends if mtu == 9000 else ends + ports:
             ns.run("ip", "link", "set", "dev", device, "mtu", str(mtu))
         guests.go_on()
+
+
+def test_steps_of_the_clock(guests: Guests) -> None:
+    """Of the wall clock, which only the lab's kernel has for itself:
+    tests/lab/packet tests/system/test_faults.py -k clock."""
+    if "User Mode Linux" not in Path("/proc/cpuinfo").read_text():
+        pytest.skip("this machine's clock is not to be touched")
+    before = guests.counters()
+    for days in (1, -2, 400, -399):
+        time.clock_settime(time.CLOCK_REALTIME, time.time() + days * 86400)
+        guests.go_on()
+    after = guests.counters()
+    assert after["flows_created"] == before["flows_created"]
+    assert after["timeouts"] == before["timeouts"]
+    assert after["pack_received"] > before["pack_received"]
 
 
 def restart_as(ovs: Ovs, programs: Programs) -> None:
