@@ -130,6 +130,21 @@ may_have_more(const struct acdc_ctx *ctx)
            && elapsed_ms(ctx->now_ms, unseen_ms) < ACDC_UNSEEN_MS;
 }
 
+/* Whether data with feedback is no larger than this port's MTU and than a full
+ * segment: the other end, or the path to it, may have a smaller MTU. */
+static bool
+has_room_on_path(const struct acdc_ctx *ctx, const struct acdc_flow *f,
+                 const struct acdc_pkt *p)
+{
+    uint32_t full = ACDC_TCP_HLEN + (uint32_t) f->mss
+                    + (p->opt_flags & ACDC_O_TIMESTAMP
+                       ? 2u + ACDC_TCPOPT_TIMESTAMP_LEN : 0u);
+
+    return !p->gso && p->tcp_hlen + p->payload + ACDC_OPT_FB_LEN <= full
+           && acdc_pkt_mtu_len(p) + ACDC_OPT_FB_LEN
+              <= acdc_a32_read(&ctx->port->mtu);
+}
+
 /* Reports to the sending side what arrived here: on a pure ACK always, on
  * data where it fits, else in a FACK when there is news. */
 static void
@@ -141,8 +156,7 @@ add_feedback(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
                 && !(p->tcp_flags & (ACDC_TCP_SYN | ACDC_TCP_FIN
                                      | ACDC_TCP_RST));
     bool fits = acdc_pkt_room(p) >= ACDC_OPT_FB_LEN
-                && (pure || (!p->gso && acdc_pkt_mtu_len(p) + ACDC_OPT_FB_LEN
-                                        <= acdc_a32_read(&ctx->port->mtu)));
+                && (pure || has_room_on_path(ctx, f, p));
 
     if (!(p->tcp_flags & ACDC_TCP_ACK) || (p->tcp_flags & ACDC_TCP_RST)) {
         return;

@@ -393,6 +393,24 @@ test_fack(void)
         ok(!packet_is_ours(q) && packet_csum_ok(q), "clean at the guest");
     }
     packet_free_list(p);
+    /* This port's MTU has room, but the other end's did not ask for more. */
+    acdc_port_set_mtu(s.port[1], 9000);
+    for (unsigned int payload = 1436; payload <= 1448; payload += 12) {
+        sim_data(&s, 0, 1448, true);
+        sim_data(&s, 0, 1448, true);
+        spec = sim_spec(&s, 1, ACDC_TCP_ACK, payload);
+        p = sim_egress(&s, 1, packet_make(&spec));
+        if (payload == 1436) {
+            ok(packet_count(p) == 1 && packet_feedback(p, &ce, &total),
+               "a PACK makes a full segment");
+        } else {
+            ok(packet_count(p) == 2 && packet_is_fack(p)
+               && !packet_feedback(p->next, &ce, &total),
+               "none is made larger");
+        }
+        packet_free_list(p);
+    }
+    acdc_port_set_mtu(s.port[1], 1500);
     /* A segment to be split by TSO carries none. */
     sim_data(&s, 0, 1448, true);
     sim_data(&s, 0, 1448, true);
