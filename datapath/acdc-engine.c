@@ -4,15 +4,16 @@
 
 #include "acdc-private.h"
 
+/* Only those that were counted: in the kernel a batch is one packet. */
 static void
 flush_counters(const struct acdc_ctx *ctx)
 {
-    unsigned int i;
+    uint64_t counted = ctx->counted;
 
-    for (i = 0; i < ACDC_N_COUNTERS; i++) {
-        if (ctx->counters[i]) {
-            acdc_a64_add(&ctx->slot->counters[i], ctx->counters[i]);
-        }
+    for (; counted; counted &= counted - 1) {
+        unsigned int i = acdc_lowest_bit(counted);
+
+        acdc_a64_add(&ctx->slot->counters[i], ctx->counters[i]);
     }
 }
 
@@ -32,6 +33,7 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
     if (!tenant) {
         return;
     }
+    ctx.counted = 0;
     memset(ctx.counters, 0, sizeof ctx.counters);
     ctx.acdc = tenant->acdc;
     ctx.port = port;
@@ -49,7 +51,7 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
             pkts[i].hash = acdc_flow_hash(&ctx, &pkts[i]);
             acdc_table_prefetch(&ctx, pkts[i].hash);
         } else {
-            ctx.counters[pkts[i].reason]++;
+            acdc_count(&ctx, pkts[i].reason, 1);
             if (dir == ACDC_INGRESS
                 && pkts[i].reason != ACDC_C_UNTOUCHED_NOT_TCP) {
                 acdc_a32_set(&port->unseen_ms, ctx.now_ms | 1);

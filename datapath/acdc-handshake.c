@@ -245,7 +245,7 @@ find_or_create(struct acdc_ctx *ctx, struct acdc_pkt *p)
     if (!f) {
         f = acdc_flow_create(ctx, p, &why);
         if (!f) {
-            ctx->counters[why]++;
+            acdc_count(ctx, why, 1);
         }
     }
     return f;

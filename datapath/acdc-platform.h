@@ -72,6 +72,9 @@ static inline u32 acdc_get32(const void *p) { return get_unaligned_be32(p); }
 static inline void acdc_put16(void *p, u16 v) { put_unaligned_be16(v, p); }
 static inline void acdc_put32(void *p, u32 v) { put_unaligned_be32(v, p); }
 
+/* The number of the lowest bit set; there is one. */
+static inline unsigned int acdc_lowest_bit(u64 v) { return __ffs64(v); }
+
 #include <linux/math64.h>
 static inline u64 acdc_div64(u64 a, u64 b) { return div64_u64(a, b); }
 
@@ -158,6 +161,11 @@ static inline void acdc_put32(void *p, uint32_t v)
     v = __builtin_bswap32(v);
 #endif
     memcpy(p, &v, sizeof v);
+}
+
+static inline unsigned int acdc_lowest_bit(uint64_t v)
+{
+    return (unsigned int) __builtin_ctzll(v);
 }
 
 static inline uint64_t acdc_div64(uint64_t a, uint64_t b) { return a / b; }

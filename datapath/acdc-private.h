@@ -200,7 +200,8 @@ struct acdc_ctx {
     uint16_t exid;
     uint64_t hash_basis;        /* Of the port. */
     uint32_t now_us, now_ms;
-    uint32_t counters[ACDC_N_COUNTERS]; /* Added to 'slot' at the end. */
+    uint64_t counted;           /* A bit for each that is not 0 of ... */
+    uint32_t counters[ACDC_N_COUNTERS]; /* ... added to 'slot' at the end. */
 };
 
 /* Milliseconds from 'since' to 'now'.  0 if that is negative: another thread's
@@ -213,7 +214,14 @@ elapsed_ms(uint32_t now_ms, uint32_t since_ms)
     return elapsed > 0 ? (uint32_t) elapsed : 0;
 }
 
-#define ACDC_COUNT(CTX, SYMBOL, N) ((CTX)->counters[ACDC_C_##SYMBOL] += (N))
+static inline void
+acdc_count(struct acdc_ctx *ctx, unsigned int counter, uint32_t n)
+{
+    ACDC_BUILD_ASSERT(ACDC_N_COUNTERS <= 64);
+    ctx->counters[counter] += n;
+    ctx->counted |= (uint64_t) 1 << counter;
+}
+#define ACDC_COUNT(CTX, SYMBOL, N) acdc_count(CTX, ACDC_C_##SYMBOL, N)
 
 /* acdc-table.c: the flow table. ------------------------------------------- */
 
