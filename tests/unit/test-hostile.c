@@ -278,16 +278,21 @@ test_never_close(void)
 
 /* Connections that come and go: each stays for its linger. */
 static void
-open_and_reset(struct sim *s, unsigned int round)
+open_and_reset(struct sim *s, uint32_t id)
+{
+    struct tcp_spec rst = red_spec(0x0b000000 + id, 1000, ACDC_TCP_RST);
+
+    red_open(s, id);
+    red_packet(s, true, &rst);
+}
+
+static void
+come_and_go(struct sim *s, unsigned int round)
 {
     uint32_t i;
 
     for (i = 0; i < MANY / ROUNDS / 10; i++) {
-        uint32_t id = round * (MANY / ROUNDS / 10) + i;
-        struct tcp_spec rst = red_spec(0x0b000000 + id, 1000, ACDC_TCP_RST);
-
-        red_open(s, id);
-        red_packet(s, true, &rst);
+        open_and_reset(s, round * (MANY / ROUNDS / 10) + i);
     }
 }
 
@@ -297,7 +302,7 @@ test_churn(void)
     struct sim s;
 
     setup(&s, 1000, 0, NULL);
-    witness(&s, "connections that come and go", 1000, open_and_reset);
+    witness(&s, "connections that come and go", 1000, come_and_go);
     is_u64(red_counter(&s, ACDC_C_FLOWS_CLOSED), MANY / 10, "each was closed");
     is_u64(red_counter(&s, ACDC_C_FLOWS_EVICTED), MANY / 10 - 999,
            "and made room for the next");
@@ -310,12 +315,9 @@ reuse(struct sim *s, unsigned int round)
 {
     uint32_t i;
 
+    (void) round;
     for (i = 0; i < MANY / ROUNDS / 10; i++) {
-        struct tcp_spec rst = red_spec(0x0b000000, 1000, ACDC_TCP_RST);
-
-        (void) round;
-        red_open(s, 0);
-        red_packet(s, true, &rst);
+        open_and_reset(s, 0);
     }
 }
 
