@@ -50,10 +50,19 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
 }
 
-/* Follows the guest's data.  False: beyond what was offered, to be dropped. */
+/* Drops data that the guest was not allowed to send. */
+static void
+drop_policed(struct acdc_ctx *ctx, struct acdc_pkt *p)
+{
+    ACDC_COUNT(ctx, POLICED_PACKETS, 1);
+    ACDC_COUNT(ctx, POLICED_BYTES, p->payload);
+    p->verdict = ACDC_DROP;
+}
+
+/* Follows the guest's data.  False: it was dropped. */
 static bool
 track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
-           const struct acdc_params *params, const struct acdc_pkt *p)
+           const struct acdc_params *params, struct acdc_pkt *p)
 {
     uint32_t end = p->seq + p->payload
                    + (p->tcp_flags & ACDC_TCP_FIN ? 1 : 0);
@@ -67,8 +76,7 @@ track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (params->police && acdc_flow_enforced(f, params) && p->payload
         && (f->flags & ACDC_F_EDGE)
         && seq_after(p->seq + p->payload, f->right_edge + f->mss)) {
-        ACDC_COUNT(ctx, POLICED_PACKETS, 1);
-        ACDC_COUNT(ctx, POLICED_BYTES, p->payload);
+        drop_policed(ctx, p);
         return false;
     }
     ACDC_COUNT(ctx, EGRESS_BYTES, p->payload);
@@ -137,8 +145,7 @@ has_room_on_path(const struct acdc_ctx *ctx, const struct acdc_flow *f,
                  const struct acdc_pkt *p)
 {
     uint32_t full = ACDC_TCP_HLEN + (uint32_t) f->mss
-                    + (p->opt_flags & ACDC_O_TIMESTAMP
-                       ? 2u + ACDC_TCPOPT_TIMESTAMP_LEN : 0u);
+                    + acdc_pkt_timestamps_len(p);
 
     return !p->gso && p->tcp_hlen + p->payload + ACDC_OPT_FB_LEN <= full
            && acdc_pkt_mtu_len(p) + ACDC_OPT_FB_LEN
@@ -239,29 +246,26 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         /* The handshake was not answered yet: a RST, or nonsense.  Data is
          * that of the connection before, whose peer ignores the SYN
          * (RFC 5961 section 4.2): a guest must not get rid of its window so. */
-        if (params->police && params->enabled && p->payload
-            && params->mode == ACDC_MODE_ENFORCE
+        if (acdc_params_police(params) && p->payload
             && (f->flags & ACDC_F_REUSED)) {
-            ACDC_COUNT(ctx, POLICED_PACKETS, 1);
-            ACDC_COUNT(ctx, POLICED_BYTES, p->payload);
-            p->verdict = ACDC_DROP;
-            return true;
+            drop_policed(ctx, p);
+        } else {
+            acdc_flow_note_end(ctx, f, p);
         }
-        acdc_flow_note_end(ctx, f, p);
         return true;
     }
-    if (is_optimistic(f, p) && may_have_more(ctx)) {
-        f->rcv_nxt = p->ack;
-    } else if (is_optimistic(f, p)) {
-        ACDC_COUNT(ctx, ACK_OPTIMISTIC, 1);
-        if (params->police && params->enabled
-            && params->mode == ACDC_MODE_ENFORCE) {
-            p->verdict = ACDC_DROP;
-            return true;
+    if (is_optimistic(f, p)) {
+        if (may_have_more(ctx)) {
+            f->rcv_nxt = p->ack;
+        } else {
+            ACDC_COUNT(ctx, ACK_OPTIMISTIC, 1);
+            if (acdc_params_police(params)) {
+                p->verdict = ACDC_DROP;
+                return true;
+            }
         }
     }
     if (!track_data(ctx, f, params, p)) {
-        p->verdict = ACDC_DROP;
         return true;
     }
     acdc_flow_note_end(ctx, f, p);

@@ -47,19 +47,12 @@ settle_wscale(struct acdc_flow *f)
     }
 }
 
-/* Bytes that the timestamps offered here take in every segment. */
-static unsigned int
-timestamps_len(const struct acdc_pkt *p)
-{
-    return p->opt_flags & ACDC_O_TIMESTAMP ? 2 + ACDC_TCPOPT_TIMESTAMP_LEN : 0;
-}
-
 /* Full segments are shorter by the timestamps where both ends agreed on
  * them. */
 static void
 settle_mss(struct acdc_flow *f, const struct acdc_pkt *synack)
 {
-    unsigned int timestamps = timestamps_len(synack);
+    unsigned int timestamps = acdc_pkt_timestamps_len(synack);
 
     if (f->mss > ACDC_MSS_MIN + timestamps) {
         f->mss = (uint16_t) (f->mss - timestamps);
@@ -75,8 +68,7 @@ refine_wscale(struct acdc_ctx *ctx, struct acdc_flow *f,
 {
     uint8_t finer = f->peer_wscale;
 
-    if (!params->enabled || params->mode != ACDC_MODE_ENFORCE
-        || !(p->opt_flags & ACDC_O_WSCALE)) {
+    if (!acdc_params_enforce(params) || !(p->opt_flags & ACDC_O_WSCALE)) {
         return;
     }
     while (finer && 1u << finer > f->mss) {
@@ -97,7 +89,7 @@ refine_wscale(struct acdc_ctx *ctx, struct acdc_flow *f,
 static bool
 align_mss(struct acdc_pkt *p)
 {
-    unsigned int timestamps = timestamps_len(p);
+    unsigned int timestamps = acdc_pkt_timestamps_len(p);
     unsigned int segment, excess;
 
     if (!(p->opt_flags & ACDC_O_MSS) || !(p->opt_flags & ACDC_O_WSCALE)
@@ -122,15 +114,14 @@ adapt_options(struct acdc_ctx *ctx, struct acdc_flow *f,
 {
     uint8_t algorithm = f->flags & ACDC_F_PEER ? params->algorithm
                                                : params->fallback;
-    bool align = params->align_mss && params->enabled
-                 && params->mode == ACDC_MODE_ENFORCE
+    bool align = params->align_mss && acdc_params_enforce(params)
                  && algorithm != ACDC_ALG_NONE;
 
     refine_wscale(ctx, f, params, p);
     if ((align || (f->flags & ACDC_F_MSS_ALIGNED)) && align_mss(p)) {
         /* Only with the SYN-ACK timestamps are agreed on. */
         unsigned int mss = p->tcp_flags & ACDC_TCP_ACK
-                           ? p->mss - timestamps_len(p) : p->mss;
+                           ? p->mss - acdc_pkt_timestamps_len(p) : p->mss;
 
         f->mss = (uint16_t) (f->mss < mss ? f->mss : mss);
         f->flags |= ACDC_F_MSS_ALIGNED;
@@ -159,8 +150,7 @@ offer(struct acdc_ctx *ctx, struct acdc_flow *f,
     uint32_t mtu = acdc_a32_read(&ctx->port->mtu);
     uint8_t ecn = acdc_pkt_ecn(p);
 
-    if (!params->enabled || params->mode != ACDC_MODE_ENFORCE
-        || f->n_syns >= ACDC_SYN_PLAIN_FROM
+    if (!acdc_params_enforce(params) || f->n_syns >= ACDC_SYN_PLAIN_FROM
         || acdc_pkt_room(p) < ACDC_OPT_CAP_LEN
         || acdc_pkt_mtu_len(p) + ACDC_OPT_CAP_LEN > mtu) {
         return false;
@@ -295,43 +285,15 @@ acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     acdc_unlock(&f->lock);
 }
 
-/* Whether the TCP checksum may be right.  What a handshake says holds for the
- * whole connection, so it is not taken from a packet that the guest will drop.
- * A partial checksum is made later, and with IP options the pseudo header may
- * be of another destination. */
-static bool
-is_intact(const struct acdc_pkt *p)
-{
-    const uint8_t *ip = acdc_pkt_ip(p), *tcp = acdc_pkt_tcp(p);
-    uint32_t n = p->tcp_hlen + p->payload, sum = ACDC_IPPROTO_TCP + n, i;
-    unsigned int addr = p->ip_version == 4 ? 12 : 8;
-    unsigned int end = p->ip_version == 4 ? ACDC_IP4_HLEN : ACDC_IP6_HLEN;
-
-    if (p->csum_partial || p->gso || acdc_pkt_has_ip_options(p)
-        || p->l4_ofs + n > p->hlen) {
-        return true;
-    }
-    for (i = addr; i < end; i += 2) {
-        sum += acdc_get16(ip + i);
-    }
-    for (i = 0; i + 1 < n; i += 2) {
-        sum += acdc_get16(tcp + i);
-    }
-    if (n & 1) {
-        sum += (uint32_t) tcp[n - 1] << 8;
-    }
-    sum = (sum >> 16) + (sum & 0xffff);
-    sum = (sum >> 16) + (sum & 0xffff);
-    return sum == 0xffff;
-}
-
 void
 acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
 {
     const struct acdc_params *params;
     struct acdc_flow *f;
 
-    if (!is_intact(p)) {
+    /* What a handshake says holds for the whole connection, so it is not taken
+     * from a packet that the guest will drop. */
+    if (!acdc_pkt_maybe_intact(p)) {
         accept_offer(ctx, p);
         return;
     }
@@ -445,7 +407,7 @@ bool
 acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
                     struct acdc_flow *f, const struct acdc_params *params)
 {
-    if (!is_intact(p)) {
+    if (!acdc_pkt_maybe_intact(p)) {
         accept_offer(ctx, p);
         return false;
     }

@@ -31,7 +31,7 @@ csum_fold(uint32_t sum)
     return (uint16_t) sum;
 }
 
-/* The same for a word that grows by 'delta': in ones' complement -n is ~n. */
+/* What a word that grows by 'delta' adds: in ones' complement -n is ~n. */
 static uint32_t
 csum_delta(int delta)
 {
@@ -72,7 +72,7 @@ tcp_put8(struct acdc_pkt *p, unsigned int ofs, uint8_t value)
     uint16_t word = acdc_get16(acdc_pkt_tcp(p) + even);
 
     acdc_pkt_put16(p, even, (uint16_t) (ofs & 1 ? (word & 0xff00) | value
-                                           : (word & 0xff) | value << 8));
+                                                : (word & 0xff) | value << 8));
 }
 
 /* Parsing. ----------------------------------------------------------------- */
@@ -392,6 +392,31 @@ acdc_pkt_sack_edge(const struct acdc_pkt *p, uint32_t una, uint32_t nxt)
     return edge;
 }
 
+/* The sum of the pseudo header (RFC 9293 section 3.1, RFC 8200 section 8.1) for
+ * a segment of 'len' bytes, header and payload. */
+static uint32_t
+csum_pseudo(const struct acdc_pkt *p, uint32_t len)
+{
+    const uint8_t *ip = acdc_pkt_ip(p);
+    uint32_t sum = ACDC_IPPROTO_TCP + (len >> 16) + (len & 0xffff);
+
+    return p->ip_version == 4 ? csum_add_bytes(sum, ip + 12, 8)
+                              : csum_add_bytes(sum, ip + 8, 32);
+}
+
+bool
+acdc_pkt_maybe_intact(const struct acdc_pkt *p)
+{
+    uint32_t len = p->tcp_hlen + p->payload;
+
+    if (p->csum_partial || p->gso || acdc_pkt_has_ip_options(p)
+        || p->l4_ofs + len > p->hlen) {
+        return true;
+    }
+    return csum_fold(csum_add_bytes(csum_pseudo(p, len), acdc_pkt_tcp(p), len))
+           == 0xffff;
+}
+
 /* Editing. ----------------------------------------------------------------- */
 
 bool
@@ -550,7 +575,7 @@ cut_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len)
         memmove(old, old + len, front);
         memset(old + front, ACDC_TCPOPT_NOP, len);
         acdc_tcp_csum_change(p, sum,
-                        csum_fold(csum_add_bytes(0, old + front, len)));
+                             csum_fold(csum_add_bytes(0, old + front, len)));
         return true;
     }
     acdc_tcp_csum_change(p, sum, 0);
@@ -620,11 +645,10 @@ acdc_pkt_send_fack(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
 {
     bool ts = p->opt_flags & ACDC_O_TIMESTAMP;
     unsigned int hlen = ACDC_TCP_HLEN + ACDC_OPT_FB_LEN
-                        + (ts ? 2u + ACDC_TCPOPT_TIMESTAMP_LEN : 0u);
+                        + acdc_pkt_timestamps_len(p);
     unsigned int front = p->l4_ofs + (unsigned int) ACDC_TCP_HLEN;
     struct acdc_pkt fack;
     uint8_t *tcp, *ip;
-    uint32_t sum;
 
     acdc_pkt_init(&fack, NULL, p->l4_ofs + hlen, p->l4_ofs + hlen);
     fack.data = acdc_host_inject(p, fack.len);
@@ -657,17 +681,15 @@ acdc_pkt_send_fack(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
         acdc_put16(ip + 10, 0);
         acdc_put16(ip + 10, (uint16_t) ~csum_fold(
                        csum_add_bytes(0, ip, fack.l4_ofs - fack.l3_ofs)));
-        sum = csum_add_bytes(0, ip + 12, 8);
     } else {
         acdc_put16(ip + 4, (uint16_t) (fack.len - fack.l3_ofs
                                        - ACDC_IP6_HLEN));
-        sum = csum_add_bytes(0, ip + 8, 32);
     }
     acdc_pkt_set_ecn(&fack, ecn);
     acdc_pkt_finish(&fack);
-    sum += ACDC_IPPROTO_TCP + hlen;
     acdc_put16(tcp + 16, 0);
-    acdc_put16(tcp + 16, (uint16_t) ~csum_fold(csum_add_bytes(sum, tcp,
-                                                              hlen)));
+    acdc_put16(tcp + 16,
+               (uint16_t) ~csum_fold(csum_add_bytes(csum_pseudo(&fack, hlen),
+                                                    tcp, hlen)));
     return true;
 }

@@ -58,6 +58,13 @@ static inline bool acdc_pkt_has_ip_options(const struct acdc_pkt *p)
                                                         : ACDC_IP6_HLEN);
 }
 
+/* Bytes that timestamps take in a segment that has them as this one does. */
+static inline unsigned int acdc_pkt_timestamps_len(const struct acdc_pkt *p)
+{
+    return p->opt_flags & ACDC_O_TIMESTAMP
+           ? 2u + ACDC_TCPOPT_TIMESTAMP_LEN : 0u;
+}
+
 /* Bytes of the IP packet, as in its header. */
 static inline uint32_t acdc_pkt_ip_len(const struct acdc_pkt *p)
 {
@@ -87,6 +94,11 @@ static inline uint32_t acdc_pkt_mtu_len(const struct acdc_pkt *p)
  * the counter (enum acdc_counter) that says why not.  'exid' selects the
  * options that are ours. */
 bool acdc_pkt_parse(struct acdc_pkt *p, uint16_t exid);
+
+/* Whether the TCP checksum may be right: false only if it was verified and is
+ * wrong.  A partial one is made later, with IP options the pseudo header may be
+ * of another destination, and not all of the segment may be at hand. */
+bool acdc_pkt_maybe_intact(const struct acdc_pkt *p);
 
 /* For the next one. */
 bool acdc_pkt_first_write(struct acdc_pkt *p);

@@ -296,20 +296,33 @@ acdc_flow_params(const struct acdc_ctx *ctx, struct acdc_flow *f)
 enum acdc_algorithm acdc_flow_algorithm(const struct acdc_flow *,
                                         const struct acdc_params *);
 
-/* Whether the window of the guest's data is enforced, ... */
+/* Whether packets may be changed for more than to hide what is ours, ... */
+static inline bool
+acdc_params_enforce(const struct acdc_params *params)
+{
+    return params->enabled && params->mode == ACDC_MODE_ENFORCE;
+}
+
+/* ... what a guest may not send dropped, ... */
+static inline bool
+acdc_params_police(const struct acdc_params *params)
+{
+    return params->police && acdc_params_enforce(params);
+}
+
+/* ... the window of the guest's data enforced, ... */
 static inline bool
 acdc_flow_enforced(const struct acdc_flow *f, const struct acdc_params *params)
 {
-    return params->enabled && params->mode == ACDC_MODE_ENFORCE
-           && f->law.alg != ACDC_ALG_NONE && (f->flags & ACDC_F_LAW);
+    return acdc_params_enforce(params) && f->law.alg != ACDC_ALG_NONE
+           && (f->flags & ACDC_F_LAW);
 }
 
-/* ... and whether the data is marked ECT. */
+/* ... and the data marked ECT. */
 static inline bool
 acdc_flow_marked(const struct acdc_flow *f, const struct acdc_params *params)
 {
-    return params->enabled && params->mode == ACDC_MODE_ENFORCE
-           && params->algorithm != ACDC_ALG_NONE
+    return acdc_params_enforce(params) && params->algorithm != ACDC_ALG_NONE
            && (f->flags & ACDC_F_CAPABLE);
 }
 
