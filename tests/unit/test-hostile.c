@@ -276,7 +276,6 @@ test_never_close(void)
     sim_done(&s);
 }
 
-/* Connections that come and go: each stays for its linger. */
 static void
 open_and_reset(struct sim *s, uint32_t id)
 {
@@ -286,6 +285,7 @@ open_and_reset(struct sim *s, uint32_t id)
     red_packet(s, true, &rst);
 }
 
+/* Connections that come and go: each stays for its linger. */
 static void
 come_and_go(struct sim *s, unsigned int round)
 {
