@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from scapy.layers.inet import UDP
+from scapy.packet import Packet
 
 from acdc_testlib.netns import Tap
 from acdc_testlib.ovs import Ovs, datapath_type
@@ -214,6 +215,24 @@ class Counted:
     def all(self) -> dict[str, int]:
         now = self._wire.counters()
         return {k: v - self._before[k] for k, v in now.items() if v != self._before[k]}
+
+
+def both_ways(wire: Wire, *packets: Packet | bytes) -> None:
+    """Each passes bit for bit, from the guest and to the guest."""
+    frames = [bytes(p) for p in packets]
+    # The switch sorts a batch by flow: the order is OVS's affair.
+    assert sorted(wire.egress_raw(*frames)) == sorted(frames)
+    assert sorted(wire.ingress_raw(*frames)) == sorted(frames)
+
+
+def untouched(wire: Wire, reason: str, *packets: Packet | bytes) -> None:
+    """... and counts for 'reason' and nothing else."""
+    n = Counted(wire)
+    both_ways(wire, *packets)
+    seen = n.all()
+    # The end of each exchange is marked by two frames that are no TCP.
+    seen["untouched_not_tcp"] -= 4
+    assert {k: v for k, v in seen.items() if v} == {reason: 2 * len(packets)}
 
 
 class Conn:

@@ -55,7 +55,7 @@ from acdc_testlib.tcp import (
     network,
     tcp,
 )
-from acdc_testlib.wire import Conn, Counted, Wire, pattern, same
+from acdc_testlib.wire import Conn, Counted, Wire, pattern, same, untouched
 
 INNER = Ether() / IP(src="192.168.0.1", dst="192.168.0.2") / TCP(flags="S", options=[("WScale", 7)])
 
@@ -63,20 +63,6 @@ INNER = Ether() / IP(src="192.168.0.1", dst="192.168.0.2") / TCP(flags="S", opti
 @pytest.fixture(autouse=True)
 def policing(wire: Wire) -> None:
     wire.set(police=True)
-
-
-def untouched(wire: Wire, reason: str, *packets: Packet | bytes) -> None:
-    """Each passes bit for bit, from the guest and to the guest, and counts for
-    'reason' and nothing else."""
-    frames = [bytes(p) for p in packets]
-    n = Counted(wire)
-    # The switch sorts a batch by flow: the order is OVS's affair.
-    assert sorted(wire.egress_raw(*frames)) == sorted(frames)
-    assert sorted(wire.ingress_raw(*frames)) == sorted(frames)
-    seen = n.all()
-    # The end of each exchange is marked by two frames that are no TCP.
-    seen["untouched_not_tcp"] -= 4
-    assert {k: v for k, v in seen.items() if v} == {reason: 2 * len(frames)}
 
 
 # Signed TCP: what changes a byte of it breaks the connection.
