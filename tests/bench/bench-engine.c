@@ -19,6 +19,7 @@
 #include <time.h>
 
 #include "acdc.h"
+#include "checksum.h"
 
 enum { HEADROOM = 64, FRAME = 1600, MSS = 1448, WSCALE = 7 };
 
@@ -137,27 +138,6 @@ struct segment {
     uint32_t fb_ce, fb_total;
 };
 
-static uint32_t
-add_words(uint32_t sum, const uint8_t *p, uint32_t n)
-{
-    for (; n > 1; n -= 2, p += 2) {
-        sum += acdc_get16(p);
-    }
-    return sum;
-}
-
-/* Of a packet without payload (RFC 9293 section 3.1): the engine looks at
- * that of a SYN. */
-static uint16_t
-tcp_checksum(const uint8_t *ip, const uint8_t *tcp, uint32_t tcp_len)
-{
-    uint32_t sum = add_words(ACDC_IPPROTO_TCP + tcp_len, ip + 12, 8);
-
-    sum = add_words(sum, tcp, tcp_len);
-    sum = (sum & 0xffff) + (sum >> 16);
-    return (uint16_t) ~((sum & 0xffff) + (sum >> 16));
-}
-
 /* Connection 'i' is from 10.0.0.1 to 11.x.y.z, so that any number fits. */
 static void
 make(struct acdc_pkt *p, struct buffer *b, uint32_t i,
@@ -218,6 +198,7 @@ make(struct acdc_pkt *p, struct buffer *b, uint32_t i,
     acdc_put16(tcp + 14, 0xffff);
     acdc_put32(tcp + 16, 0);
     if (s->flags & ACDC_TCP_SYN) {
+        /* The engine looks at it. */
         acdc_put16(tcp + 16, tcp_checksum(ip, tcp, (uint32_t) (opt - tcp)));
     }
     acdc_pkt_init(p, b->frame, ACDC_ETH_HLEN + len, ACDC_ETH_HLEN + len);

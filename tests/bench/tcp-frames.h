@@ -23,6 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checksum.h"
+
 enum {
     GUEST, NETWORK,             /* The sides. */
     MSS = 1460,
@@ -60,23 +62,6 @@ put32(uint8_t *p, uint32_t v)
 {
     v = __builtin_bswap32(v);
     memcpy(p, &v, sizeof v);
-}
-
-/* Of 'n' bytes, an even number, in words. */
-static uint32_t
-sum_words(const uint8_t *p, size_t n, uint32_t sum)
-{
-    for (size_t i = 0; i < n; i += 2) {
-        sum += (uint32_t) (p[i] << 8 | p[i + 1]);
-    }
-    return sum;
-}
-
-static uint32_t
-checksum(uint32_t sum)
-{
-    sum = (sum >> 16) + (sum & 0xffff);
-    return ~(sum + (sum >> 16));
 }
 
 /* Writes headers; 'up': of the connection in which the guest sends the data.
@@ -135,10 +120,7 @@ make_frame(uint8_t *eth, int side, uint32_t slot, bool up,
     put16(tcp + 14, 0xffff);
     put32(tcp + 16, 0);
     if (s->flags & SYN) {
-        uint32_t sum = 6 + len - 20;
-
-        sum = sum_words(ip + 12, 8, sum);
-        put16(tcp + 16, checksum(sum_words(tcp, len - 20, sum)));
+        put16(tcp + 16, tcp_checksum(ip, tcp, len - 20));
     }
     return (uint16_t) (14 + len < FRAME_MIN ? FRAME_MIN : 14 + len);
 }
