@@ -42,7 +42,6 @@ from acdc_testlib.tcp import (
 )
 
 TENANT = "blue"
-MSS4, MSS6 = 1460, 1440
 
 
 class Wire:
@@ -269,7 +268,7 @@ class Conn:
         # Linux lets a device send 4 bytes more than its MTU for a VLAN tag, but
         # nothing more for a service tag (packet_extra_vlan_len_allowed()).
         tags = 8 if len(encap.vlans) > 1 else 0
-        self.mss = mss or (MSS6 if encap.v6 else MSS4) - tags
+        self.mss = mss or wire.mtu - (60 if encap.v6 else 40) - tags
         self.guest_scale, self.peer_scale = guest_scale, peer_scale
         self.sack, self.timestamps, self.guest_ecn = sack, timestamps, guest_ecn
         self.guest_port = guest_port or wire.port()
