@@ -145,6 +145,13 @@ def queue_lines(device: str, queue: Queue) -> list[str]:
     return [*htb_lines(device, queue), leaf]
 
 
+def _read_leaf(node: Node, device: str) -> dict[str, Any]:
+    """What tc says of the qdisc in the htb of 'device'."""
+    text = run_in(node, "tc", "-s", "-j", "qdisc", "show", "dev", device)
+    qdiscs: list[dict[str, Any]] = json.loads(text)
+    return next(q for q in qdiscs if q.get("parent") == "1:1")
+
+
 class RedQueue:
     """htb and red on 'device' of 'node': marks by step, at K."""
 
@@ -155,8 +162,7 @@ class RedQueue:
         batch_in(node, "tc", queue_lines(device, queue))
 
     def read(self) -> QueueState:
-        text = run_in(self._node, "tc", "-s", "-j", "qdisc", "show", "dev", self._device)
-        leaf = next(q for q in json.loads(text) if q["handle"] == "10:")
+        leaf = _read_leaf(self._node, self._device)
         self._max = max(self._max, leaf["backlog"])
         return QueueState(
             queue=leaf["backlog"],
@@ -166,6 +172,10 @@ class RedQueue:
             marks=leaf.get("marked", 0),
             drops=leaf["drops"],
         )
+
+    def backlog(self) -> int:
+        """Bytes that wait now, as the kernel counts them."""
+        return int(_read_leaf(self._node, self._device)["backlog"])
 
     def close(self) -> None:
         """It goes with its device."""
@@ -191,6 +201,7 @@ class BpfQueue:
         self, node: Node, queue: Queue, enqueue: tuple[str, str], dequeue: tuple[str, str]
     ) -> None:
         self.queue = queue
+        self._node, self._device = node, enqueue[1]
         self._dir = mount_bpffs() / f"queue{next(self._numbers)}"
         programs, maps = self._dir / "programs", self._dir / "maps"
         self._dir.mkdir()
@@ -222,6 +233,10 @@ class BpfQueue:
         dump = json.loads(run("bpftool", "-j", "map", "dump", "pinned", self._state))
         raw = bytes(int(byte, 16) for byte in dump[0]["value"])
         return QueueState(*struct.unpack("=6Q", raw[:48]))
+
+    def backlog(self) -> int:
+        """Bytes that wait now, as the kernel counts them, not the program."""
+        return int(_read_leaf(self._node, self._device)["backlog"])
 
     def close(self) -> None:
         for path in self._dir.glob("*/*"):

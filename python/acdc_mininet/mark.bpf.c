@@ -53,7 +53,7 @@ struct {
 
 /* With 1 second and nothing sent the queue is empty: whatever is still counted
  * left unseen (the device was reconfigured, say). */
-#define STALE_NS 1000000000ull
+#define STALE_NS 1000000000ll
 
 SEC("tc")
 int acdc_enqueue(struct __sk_buff *skb)
@@ -66,9 +66,12 @@ int acdc_enqueue(struct __sk_buff *skb)
         return TC_ACT_SHOT;
     }
 
-    if (bpf_ktime_get_ns() - s->last_dequeue > STALE_NS) {
+    /* Signed: another CPU may have dequeued after this one read the clock. */
+    __u64 now = bpf_ktime_get_ns();
+
+    if ((__s64) (now - s->last_dequeue) > STALE_NS) {
         s->queue = 0;
-        s->last_dequeue = bpf_ktime_get_ns();
+        s->last_dequeue = now;
     }
 
     __u64 queue = s->queue + skb->len;
