@@ -283,9 +283,8 @@ class Conn:
 
     # Frames.
 
-    def _options(self, base: Sequence[Option] | None) -> list[Option]:
-        if base is not None:
-            return list(base)
+    def timestamp(self) -> list[Option]:
+        """What all segments have but SYNs, if timestamps are in use."""
         if not self.timestamps:
             return []
         self.ts += 1
@@ -324,7 +323,7 @@ class Conn:
                 self.guest_nxt if seq is None else seq,
                 self.peer_nxt if ack is None else ack,
                 self.WINDOW if window is None else window,
-                self._options(options),
+                self.timestamp() if options is None else options,
                 reserved,
             ),
             payload,
@@ -344,7 +343,7 @@ class Conn:
         reserved: int = 0,
     ) -> bytes:
         """A segment as it arrives from the network."""
-        opts = self._options(options)
+        opts = self.timestamp() if options is None else list(options)
         if fb is not None:
             opts.append(feedback(*fb))
         if ecn is None:

@@ -73,7 +73,7 @@ def test_pack_beside_the_guests_options(wire: Wire, ip: Encap, timestamps: bool)
     c = Conn(wire, ip, timestamps=timestamps).open()
     c.peer_data(1000)
     base = c.peer_nxt + 5000
-    options = [*c._options(None), *sack(base, base + 1000)]
+    options = [*c.timestamp(), *sack(base, base + 1000)]
     sent = c.from_guest(options=options)
     (out,) = wire.egress(sent)
     same(out, sent, "ecn", "options")
@@ -85,7 +85,7 @@ def test_full_option_space_gives_a_fack(wire: Wire, encap: Encap) -> None:
     c.peer_data(2 * c.segment_size)
     c.peer_data(c.segment_size, ecn=CE)
     base = c.peer_nxt + 5000
-    options = [*c._options(None), *sack(base, base + 1000, base + 2000, base + 3000)]
+    options = [*c.timestamp(), *sack(base, base + 1000, base + 2000, base + 3000)]
     sent = c.from_guest(options=options)
     n = Counted(wire)
     fack, out = wire.egress(sent)
@@ -224,7 +224,7 @@ def test_pack_beside_sack_blocks_is_taken_out(wire: Wire, ip: Encap) -> None:
     c.guest_data(5 * c.segment_size)
     base = c.guest_isn + 1
     blocks = sack((base + 2 * c.segment_size) % 2**32, (base + 3 * c.segment_size) % 2**32)
-    sent = c.peer_ack_frame(c.segment_size, options=[*c._options(None), *blocks])
+    sent = c.peer_ack_frame(c.segment_size, options=[*c.timestamp(), *blocks])
     (got,) = wire.ingress(sent)
     same(got, sent, "ecn", "options", "window")
 

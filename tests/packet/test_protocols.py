@@ -172,7 +172,7 @@ def subflow(wire: Wire, encap: Encap, join: bool, timestamps: bool = False) -> C
     (got,) = wire.ingress(sent)
     edited(got, sent)
     c.established()
-    sent = c.from_guest(options=[*c._options(None), extra[2]])
+    sent = c.from_guest(options=[*c.timestamp(), extra[2]])
     segments = wire.egress(sent)
     edited(segments[-1], sent)
     return c
@@ -196,19 +196,19 @@ def test_mptcp_subflows(wire: Wire, timestamps: bool) -> None:
             sent = c.from_guest(
                 pattern(seq, 1000),
                 flags=ACK | PSH,
-                options=[*c._options(None), dss(i, dsn, seq + 1, 1000)],
+                options=[*c.timestamp(), dss(i, dsn, seq + 1, 1000)],
             )
             out = wire.egress(sent)
             edited(out[-1], sent)
             c.guest_nxt += 1000
             dsn += 1000
-            sent = c.peer_ack_frame(1000, options=[*c._options(None), dss(dsn)], fb=None, marked=0)
+            sent = c.peer_ack_frame(1000, options=[*c.timestamp(), dss(dsn)], fb=None, marked=0)
             (got,) = wire.ingress(sent)
             edited(got, sent)
     # Data to the guest: its ACK has DATA_ACK, timestamps and no room left or a PACK.
     for c in (first, second):
         c.peer_data(2000)
-        sent = c.from_guest(options=[*c._options(None), dss(2000), dss(2000)])
+        sent = c.from_guest(options=[*c.timestamp(), dss(2000), dss(2000)])
         out = wire.egress(sent)
         edited(out[-1], sent)
         reports = [s.feedback for s in out if s.feedback]
