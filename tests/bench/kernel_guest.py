@@ -14,26 +14,21 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "qemu" / "guest"))
 
-from hypervisor import OVS_CTL, run, say  # noqa: E402
+from hypervisor import OVS_CTL, Guest, Hypervisor, run, say  # noqa: E402
 
-# Ports of guests with a TCP of their own, each in the namespace of its name.
-GUESTS = ("vnet1", "vnet2")
 PATCHED = "/usr/local/bin/openvswitch.ko"
 
 
-def start() -> None:
+def start(guests: list[Guest]) -> None:
+    names = [guest.name for guest in guests]
     run(OVS_CTL, "start", "--system-id=hypervisor")
     run("ovs-vsctl", "set", "open_vswitch", ".", "other_config:max-idle=3600000")
     run("ovs-vsctl", "add-br", "br0", "--", "set", "bridge", "br0", "fail_mode=secure",
-        *(word for name in ("g1", "u1", *GUESTS) for word in ("--", "add-port", "br0", name)))  # fmt: skip
-    ports = [run("ovs-vsctl", "get", "interface", name, "ofport") for name in ("g1", "u1")]
-    guests = [run("ovs-vsctl", "get", "interface", name, "ofport") for name in GUESTS]
-    for number in range(2):
-        run("ovs-ofctl", "add-flow", "br0",
-            f"in_port={guests[number]},actions=output:{guests[1 - number]}")  # fmt: skip
-    for number, match in enumerate(("nw_dst", "nw_src")):
-        run("ovs-ofctl", "add-flow", "br0", f"in_port={ports[number]},tcp,{match}=8.0.0.0/5,"
-            f"actions=output:{ports[1 - number]}")  # fmt: skip
+        *(word for name in ("g1", "u1", *names) for word in ("--", "add-port", "br0", name)))  # fmt: skip
+    for a, b in (names, names[::-1]):
+        run("ovs-ofctl", "add-flow", "br0", f"in_port={a},actions=output:{b}")
+    for a, b, match in (("g1", "u1", "nw_dst"), ("u1", "g1", "nw_src")):
+        run("ovs-ofctl", "add-flow", "br0", f"in_port={a},tcp,{match}=8.0.0.0/5,actions=output:{b}")
 
 
 def stop() -> None:
@@ -88,28 +83,21 @@ def measure(variant: str, packets: str, rounds: str, cases: list[str]) -> None:
                 "--", "destroy", "acdc", "blue")  # fmt: skip
 
 
-def bind(tenant: str | None) -> None:
-    for name in GUESTS:
-        if tenant:
-            run("ovs-vsctl", "set", "interface", name, f"other_config:acdc-tenant={tenant}")
-        else:
-            run("ovs-vsctl", "remove", "interface", name, "other_config", "acdc-tenant")
-
-
-def transfer(variant: str, seconds: str) -> None:
+def transfer(variant: str, seconds: str, guests: list[Guest]) -> None:
     """Goodput between two guests' own TCP, everything on this processor."""
+    sender, receiver = guests
     if variant == "bound":
         run("ovs-vsctl", "create", "acdc", "name=blue")
-        bind("blue")
+        for guest in guests:
+            Hypervisor.bind(guest.name, "blue")
     for tso in ("on", "off"):
-        for name in GUESTS:
-            run("ip", "netns", "exec", name, "ethtool", "-K", "eth0",
-                *(word for what in ("tso", "gso", "gro") for word in (what, tso)))  # fmt: skip
-        server = subprocess.Popen(["ip", "netns", "exec", "vnet2", "iperf3", "-s", "-1"],
-                                  stdout=subprocess.DEVNULL)  # fmt: skip
+        for guest in guests:
+            offloads = (word for what in ("tso", "gso", "gro") for word in (what, tso))
+            guest.ns.run("ethtool", "-K", "eth0", *offloads)
+        server = receiver.ns.popen("iperf3", "-s", "-1", stdout=subprocess.DEVNULL)
         time.sleep(1)
-        text = run("ip", "netns", "exec", "vnet1", "iperf3", "-c", "10.1.0.2", "-t", seconds, "-J",
-                   quiet=True)  # fmt: skip
+        text = sender.ns.run("iperf3", "-c", receiver.addresses[0], "-t", seconds, "-J",
+                             timeout=int(seconds) + 60)  # fmt: skip
         server.wait()
         found = {"variant": variant, "traffic": f"tcp-tso-{tso}"}
         rate = json.loads(text)["end"]["sum_received"]["bits_per_second"]
@@ -118,8 +106,6 @@ def transfer(variant: str, seconds: str) -> None:
     if variant == "bound":
         (tenant,) = json.loads(run("ovs-appctl", "acdc/stats", "--json", quiet=True))["tenants"]
         assert tenant["counters"]["pack_received"] > 100, tenant
-        bind(None)
-        run("ovs-vsctl", "destroy", "acdc", "blue")
 
 
 def main() -> None:
@@ -128,25 +114,20 @@ def main() -> None:
         run("ip", "link", "add", f"{name}0", "type", "veth", "peer", "name", f"{name}1")
         for number in "01":
             run("ip", "link", "set", f"{name}{number}", "up")
-    for address, name in enumerate(GUESTS, 1):
-        run("ip", "netns", "add", name)
-        run("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
-        run("ip", "link", "set", name, "up")
-        run("ip", "-n", name, "address", "add", f"10.1.0.{address}/24", "dev", "eth0")
-        run("ip", "-n", name, "link", "set", "eth0", "up")
+    # With a TCP of their own.
+    guests = [Guest(1), Guest(2)]
     # ovs-vswitchd counts processors, for its threads, after 10 s of this clock.
     time.sleep(max(11 - time.monotonic(), 0))
     run("modprobe", "openvswitch")
-    start()
+    start(guests)
     measure("stock", packets, rounds, cases)
-    transfer("stock", seconds)
+    transfer("stock", seconds, guests)
     stop()
     run("insmod", PATCHED)
-    start()
-    measure("unbound", packets, rounds, cases)
-    transfer("unbound", seconds)
-    measure("bound", packets, rounds, cases)
-    transfer("bound", seconds)
+    start(guests)
+    for variant in ("unbound", "bound"):
+        measure(variant, packets, rounds, cases)
+        transfer(variant, seconds, guests)
     stop()
 
 
