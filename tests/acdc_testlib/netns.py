@@ -113,18 +113,21 @@ class Netns:
             os.close(own)
 
     def veth_to(self, name: str, other: Netns, other_name: str, mtu: int = 1500) -> None:
-        """A veth pair between here and 'other', both ends up, without the
-        offloads that a datapath in userspace cannot carry."""
+        """A veth pair between here and 'other', both ends up and without offloads."""
         self.run(
             *("ip", "link", "add", "dev", name, "mtu", str(mtu), "type", "veth"),
             *("peer", "name", other_name, "mtu", str(mtu), "netns", str(other.pid)),
         )
         for ns, dev in ((self, name), (other, other_name)):
-            ns.run("ethtool", "-K", dev, "tx", "off", "tso", "off", "gso", "off", "gro", "off")
+            ns.without_offloads(dev)
             ns.run("ip", "link", "set", "dev", dev, "up")
         if rate := os.environ.get("ACDC_TEST_LINK_RATE"):
             # The lab's, where a guest would else send without end in no time.
             other.run("tc", "qdisc", "add", "dev", other_name, "root", "netem", "rate", rate)
+
+    def without_offloads(self, device: str) -> None:
+        """Those that a datapath in userspace cannot carry."""
+        self.run("ethtool", "-K", device, "tx", "off", "tso", "off", "gso", "off", "gro", "off")
 
     def add_addresses(self, device: str, *addresses: str) -> None:
         for address in addresses:

@@ -86,7 +86,7 @@ struct end {
     bool nodelay, wrap;
 
     int fd;
-    bool connected, fin_sent, done, timer;
+    bool connected, fin_sent, done;
     uint32_t sent, received;
     bool damaged;
     uint64_t send_from, read_from;      /* Not before. */

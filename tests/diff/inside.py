@@ -38,12 +38,12 @@ class Arm:
         self.acdc: bool = config["acdc"]
         self.ovs = Ovs()
         self.pairs: list[network.Pair] = []
+        self.rounds: list[dict[str, int]] = []  # Of a soak, what was left of each.
 
     def make(self) -> None:
         self.ovs.add_bridge("br0", normal=False)
         draw = random.Random(f"pairs {self.config['seed']}")
-        offload = not network.userspace()
-        self.pairs = network.make_pairs(self.ovs, self.config["pairs"], draw, offload)
+        self.pairs = network.make_pairs(self.ovs, self.config["pairs"], draw)
         if self.acdc:
             self._vsctl([["create", "acdc", f"name={pair.tenant}"] for pair in self.pairs])
         print("lab> network made", flush=True)
@@ -127,9 +127,8 @@ class Arm:
             "slab_kb": int(slab[1]),
         }
 
-    def soak(self) -> list[dict[str, int]]:
-        """Short connections, then bulk ones, in a network without trouble; what is
-        left of each round."""
+    def soak(self) -> None:
+        """Short connections, then bulk ones, in a network without trouble."""
         self.make()
         self._vsctl(
             [
@@ -146,19 +145,18 @@ class Arm:
             network.batch(pair.router, ["tc"], tc)
         pairs = Path(self.ovs.dir, "pairs")
         pairs.write_text("".join(pair.line("6") + "\n" for pair in self.pairs))
-        rounds: list[dict[str, int]] = []
         first = 0
         for mode, count in self.config["rounds"]:
-            with (self.dir / f"epoch-{len(rounds)}.txt").open("w") as stream:
+            with (self.dir / f"epoch-{len(self.rounds)}.txt").open("w") as stream:
                 process = self._converse(pairs, first, count, mode, stream)
                 _, said = process.communicate()
             if process.returncode or not self.ovs.vswitchd_running():
                 raise RuntimeError(f"converse: {said}\n{self.ovs.log_tail()}")
             first += count
             words = said.split()
-            rounds.append({"connections": int(words[1]), "bytes": int(words[3]), **self._memory()})
-            print(f"lab> {mode}: {rounds[-1]}", flush=True)
-        return rounds
+            done = {"connections": int(words[1]), "bytes": int(words[3]), **self._memory()}
+            print(f"lab> {mode}: {done}", flush=True)
+            self.rounds.append(done)
 
     def epoch(self, number: int, first: int, count: int) -> None:
         draw = random.Random(f"epoch {self.config['seed']} {number}")
@@ -188,7 +186,7 @@ class Arm:
         seconds = time.monotonic() - began
         print(f"lab> epoch {number}: {said.strip()} in {seconds:.0f} s", flush=True)
 
-    def run(self) -> list[dict[str, int]]:
+    def run(self) -> None:
         self.make()
         first, end = self.config["first"], self.config["first"] + self.config["count"]
         per_epoch = self.config["per_epoch"]
@@ -197,7 +195,6 @@ class Arm:
             until = min(end, (number + 1) * per_epoch)
             self.epoch(number, first, until - first)
             first = until
-        return []
 
     def result(self) -> dict[str, Any]:
         """What is left of it all."""
@@ -206,7 +203,8 @@ class Arm:
                 line
                 for line in self.ovs.log.read_text(errors="replace").splitlines()
                 if re.search(r"\|(WARN|ERR|EMER)\|", line) and not EXPECTED.search(line)
-            ]
+            ],
+            "rounds": self.rounds,
         }
         if self.acdc:
             stats = result["stats"] = self.ovs.appctl_json("acdc/stats")
@@ -229,8 +227,11 @@ def main(run_dir: Path) -> None:
         time.sleep(11)
     arm = Arm(run_dir, config)
     try:
-        rounds = arm.soak() if "rounds" in config else arm.run()
-        (run_dir / "result.json").write_text(json.dumps(arm.result() | {"rounds": rounds}))
+        if "rounds" in config:
+            arm.soak()
+        else:
+            arm.run()
+        (run_dir / "result.json").write_text(json.dumps(arm.result()))
     finally:
         (run_dir / "ovs-vswitchd.log").write_text(arm.ovs.log.read_text(errors="replace"))
         if config["native"]:

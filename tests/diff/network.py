@@ -37,9 +37,8 @@ def batch(ns: Netns, program: list[str], lines: list[str]) -> None:
         raise RuntimeError(f"{program}: {done.stderr}{done.stdout}")
 
 
-def make_pairs(ovs: Ovs, count: int, draw: random.Random, offload: bool) -> list[Pair]:
-    """Without 'offload' on devices as the userspace datapath can use them."""
-    pairs = [Pair(index, draw, offload) for index in range(count)]
+def make_pairs(ovs: Ovs, count: int, draw: random.Random) -> list[Pair]:
+    pairs = [Pair(index, draw) for index in range(count)]
     for pair in pairs:
         batch(ovs.ns, ["ip"], pair.links())
     ports = [port for pair in pairs for port in pair.ports]
@@ -58,12 +57,6 @@ def make_pairs(ovs: Ovs, count: int, draw: random.Random, offload: bool) -> list
     return pairs
 
 
-def without_offload(ns: Netns, device: str) -> None:
-    with ns.entered():
-        off = [word for key in ("tx", "tso", "gso", "gro") for word in (key, "off")]
-        subprocess.run(["ethtool", "-K", device, *off], check=True)
-
-
 class Relay:
     """Makes trouble between router and Open vSwitch where the kernel has no netem."""
 
@@ -80,7 +73,7 @@ class Relay:
 
     def prepare(self) -> None:
         for device in ("z0", "z1", "x0", "x1"):
-            without_offload(self.ns, device)
+            self.ns.without_offloads(device)
             self.ns.run("ip", "link", "set", device, "up")
 
     def start(self, program: str, troubles: list[Trouble]) -> None:
@@ -107,15 +100,16 @@ class Relay:
 class Pair:
     """Two guests and the router between them."""
 
-    def __init__(self, index: int, draw: random.Random, offload: bool) -> None:
+    def __init__(self, index: int, draw: random.Random) -> None:
         self.index = index
         self.tenant = f"t{index}"
         self.guests = [Netns(), Netns()]
         self.router = Netns()
-        self.relay = Relay() if userspace() else None
+        # The userspace datapath: natively, on devices without tags and offloads.
+        self.relay = Relay() if datapath_type() == "netdev" else None
         self.mtu = draw.choices([1500, 1400, 9000], [6, 2, 2], k=2)
-        self.tags = draw.choices([0, 1, 2], [3, 1, 1], k=2) if offload else [0, 0]
-        self.offload = draw.random() < 0.5 and offload
+        self.tags = [0, 0] if self.relay else draw.choices([0, 1, 2], [3, 1, 1], k=2)
+        self.offload = draw.random() < 0.5 and not self.relay
         # Of each side: the guest's port, that of the router.
         self.guest_ports = [f"g{side}-{index}" for side in (0, 1)]
         self.uplinks = [f"u{side}-{index}" for side in (0, 1)]
@@ -147,7 +141,7 @@ class Pair:
             ends = (guest, "eth0"), (self.router, f"r{side}")
             ports = (ovs.ns, self.guest_ports[side]), (ovs.ns, self.uplinks[side])
             for ns, device in () if self.offload else (*ends, *ports):
-                without_offload(ns, device)
+                ns.without_offloads(device)
             for end, (ns, device) in enumerate(ends):
                 name = self._configure(ns, device, side, end)
             self.devices.append(name)
@@ -304,7 +298,3 @@ def policy(draw: random.Random) -> list[str]:
         f"min_window={draw.choice((0, 0, 1, 2000))}",
         f"initial_window={draw.choice((1, 10, 10))}",
     ]
-
-
-def userspace() -> bool:
-    return datapath_type() == "netdev"
