@@ -13,7 +13,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 QEMU = Path(__file__).resolve().parents[1]
@@ -63,7 +63,9 @@ class Machine:
     layers: Sequence[Path] = ()
     cpus: int = 2
     memory: str = "4G"
-    options: Sequence[str] = field(default_factory=tuple)  # The kernel's.
+    accel: str = "tcg,thread=multi"
+    options: Sequence[str] = ()  # The kernel's.
+    qemu: Sequence[str] = ()  # More of qemu's own.
 
     def _initramfs(self, scratch: Path) -> Path:
         stage = scratch / "initramfs"
@@ -97,7 +99,7 @@ class Machine:
         command = [
             "setpriv", "--pdeathsig", "KILL", "--",
             "qemu-system-x86_64", "-no-user-config", "-nodefaults", "-display", "none",
-            "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", f"{self.cpus},sockets={self.cpus}",
+            "-accel", self.accel, "-cpu", "max", "-smp", f"{self.cpus},sockets={self.cpus}",
             "-m", self.memory, "-nic", "none", "-no-reboot", "-serial", "stdio",
             "-device", "virtio-rng-pci",
             "-kernel", str(self.kernel), "-initrd", str(initramfs), "-append", " ".join(append),
@@ -105,22 +107,26 @@ class Machine:
         for tag, path in shares.items():
             command += ["-virtfs", f"local,path={path},mount_tag={tag},security_model=none,"
                         "readonly=on,multidevs=remap"]  # fmt: skip
-        return command
+        return [*command, *self.qemu]
+
+    def start(self, program: Sequence[str | Path], scratch: Path) -> subprocess.Popen[bytes]:
+        """Boots it and runs 'program' in it as root.  Everything said goes to
+        console.log."""
+        need("qemu-system-x86_64", "cpio", "busybox")
+        command = self._command(self._initramfs(scratch), program)
+        with (scratch / "console.log").open("wb") as stream:
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream,
+                start_new_session=True,
+            )  # fmt: skip
 
     def run(self, program: Sequence[str | Path], scratch: Path, timeout: float) -> Result:
-        """Boots it, runs 'program' in it as root, shows its progress (lines that
-        begin with "qemu> "), and leaves everything said in console.log."""
-        need("qemu-system-x86_64", "cpio", "busybox")
+        """The same to its end; shows progress: lines that begin with "qemu> "."""
         began = time.monotonic()
         result = Result(None, [], 0)
-        log = scratch / "console.log"
-        with log.open("wb") as stream:
-            process = subprocess.Popen(
-                self._command(self._initramfs(scratch), program),
-                stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True,
-            )  # fmt: skip
+        process = self.start(program, scratch)
         try:
-            with log.open(errors="replace", newline="\n") as lines:
+            with (scratch / "console.log").open(errors="replace", newline="\n") as lines:
                 pending = ""
                 ended = False
                 deadline = began + timeout
