@@ -26,6 +26,11 @@ def start(target: str, part: float) -> subprocess.Popen[str]:
 
 
 @pytest.fixture
+def fuzz_seconds() -> float:
+    return SECONDS
+
+
+@pytest.fixture
 def fuzzer() -> Callable[[str, float], subprocess.Popen[str]]:
     return start
 

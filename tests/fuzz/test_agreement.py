@@ -5,7 +5,6 @@ random."""
 
 from __future__ import annotations
 
-import os
 import random
 import struct
 import subprocess
@@ -19,13 +18,11 @@ from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Packet
 
 from acdc_testlib.capture import generate
+from acdc_testlib.tcp import ACK, FIN, RST, SYN
 
 FUZZ = Path(__file__).resolve().parent
 BUILD = FUZZ.parents[1] / "build" / "fuzz"
-SECONDS = float(os.environ.get("ACDC_FUZZ_SECONDS", "30")) / 5
 BATCH = 1000
-
-SYN, FIN, RST, ACK = 2, 1, 4, 16
 LENGTH, NOT_TCP, OPTIONS = "untouched_length", "untouched_not_tcp", "untouched_options"
 REASONS = {4: "untouched_fragment", 44: "untouched_fragment", 50: "untouched_ipsec",
            51: "untouched_ipsec"}  # fmt: skip
@@ -176,14 +173,14 @@ def changed(rng: random.Random, frame: bytes) -> bytes:
     return bytes(data) + bytes(rng.choice([0, 0, 0, 6]))
 
 
-def test_scapy_agrees() -> None:
+def test_scapy_agrees(fuzz_seconds: float) -> None:
     subprocess.run(["make", "-s", "-C", str(FUZZ), "parse", "seeds"], check=True)
     corpus = [path.read_bytes()[7:] for path in sorted((BUILD / "seeds-packet").iterdir())]
     frames = [frame for _, frame in generate(1000)] + corpus
     rng = random.Random(1)
     seen = Counter[str]()
     batch = frames
-    stop = time.monotonic() + SECONDS
+    stop = time.monotonic() + fuzz_seconds / 5
     while True:
         for frame, got in zip(batch, engine(batch), strict=True):
             want = reference(frame)
