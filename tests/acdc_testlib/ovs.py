@@ -133,7 +133,6 @@ class Ovs:
         sock = self.dir / "db.sock"
         # A server that was killed has left its own, which nobody serves.
         sock.unlink(missing_ok=True)
-        (self.dir / ".conf.db.~lock~").unlink(missing_ok=True)
         remote = f"--remote=punix:{sock}"
         self._ovsdb = self._daemon(self.programs.ovsdb_server, self.database, remote)
         wait_for("ovsdb-server's socket", sock.exists)
