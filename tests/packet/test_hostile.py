@@ -26,18 +26,17 @@ from acdc_testlib.tcp import (
     Option,
     capability,
     feedback,
-    frame,
 )
 from acdc_testlib.wire import Conn, Counted, Wire, pattern
 
 LIMIT = 60
-ROUNDS = 6
+ROUNDS = 3
 
 
 def half(c: Conn) -> list[object]:
     """Round trips of a connection of blue's: all that either end gets to see."""
     seen: list[object] = []
-    for i in range(ROUNDS // 2):
+    for i in range(ROUNDS):
         seen += [(s.payload, s.ecn, s.feedback) for s in c.guest_data(4 * c.mss)]
         seen += [(s.window, s.flags) for s in c.peer_ack(marked=c.mss * (i == 1))]
         seen += [(s.payload, s.ecn, s.window) for s in c.peer_data(700, ecn=CE)]
@@ -47,7 +46,6 @@ def half(c: Conn) -> list[object]:
 
 @dataclass
 class Arena:
-    ovs: Ovs
     red: Wire
     blue: Wire
     alone: list[object]  # What a connection of blue's sees without red.
@@ -60,7 +58,7 @@ def module_arena() -> Iterator[Arena]:
         blue.reset()
         red.reset()
         c = Conn(blue).open()
-        yield Arena(ovs, red, blue, [half(c), half(c)])
+        yield Arena(red, blue, [half(c), half(c)])
 
 
 @pytest.fixture
@@ -81,7 +79,7 @@ def arena(module_arena: Arena) -> Iterator[Arena]:
     seen = before.all()
     for name in ("policed_packets", "feedback_bad", "untouched_table_full", "cuts_loss"):
         assert name not in seen, name
-    assert arena.ovs.vswitchd_running(), arena.ovs.log_tail()
+    assert arena.red.ovs.vswitchd_running(), arena.red.ovs.log_tail()
     arena.red.reset()
 
 
@@ -183,7 +181,7 @@ def test_addresses_of_another(arena: Arena, encap: Encap) -> None:
     assert n["untouched_midstream"] > 0
     assert half(victim)
     assert victim.info()["state"] == "established"
-    assert victim.guest_sent == ROUNDS // 2 * 4 * victim.mss
+    assert victim.guest_sent == ROUNDS * 4 * victim.mss
 
 
 # Guests that receive: what the sender's switch makes of it.
@@ -320,8 +318,7 @@ def test_malformed_packets(arena: Arena, encap: Encap) -> None:
     base = Conn(arena.red, encap).guest_syn()
     bad = bytearray(base)
     bad[encap.header + 21] = 60  # An option that goes beyond the header.
-    cut = frame(Ether(base[: encap.header + 12]))
-    sent = [bytes(bad), cut]
+    sent = [bytes(bad), base[: encap.header + 12]]
     assert sorted(arena.red.egress_raw(*sent)) == sorted(sent)
     assert n["untouched_options"] == 1
     assert n["untouched_length"] == 1

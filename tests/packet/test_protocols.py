@@ -50,7 +50,6 @@ from acdc_testlib.tcp import (
     Option,
     Segment,
     capability,
-    frame,
     link,
     network,
     tcp,
@@ -471,7 +470,7 @@ def test_ipv6_jumbogram(wire: Wire) -> None:
 def test_a_frame_longer_than_its_packet(wire: Wire, encap: Encap) -> None:
     """Padding belongs to nobody and stays behind an edited packet."""
     c = Conn(wire, encap)
-    sent = frame(Ether(c.guest_syn()), b"")
+    sent = c.guest_syn()
     padding = b"\xee" * 6
     (out,) = wire.egress_raw(sent + padding)
     assert out.endswith(padding)
