@@ -133,6 +133,7 @@ def incast_curves(experiments: Mapping[str, Runs], path: Path) -> bool:
 # By how the experiment's name begins.
 PLOTS: dict[str, list[Callable[[Runs, Path], bool]]] = {
     "stacks": [rtt_cdf],
+    "spread": [goodput_over_time],
     "coexist": [rtt_cdf, goodput_over_time],
     "track": [window_tracking],
     "converge": [goodput_over_time],
