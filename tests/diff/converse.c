@@ -98,6 +98,7 @@ struct conversation {
     uint64_t number;
     enum kind kind;
     bool v6, simultaneous, fastopen, again;
+    bool repeated;              /* It is the second time. */
     int ip_options;
     const struct pair *pair;
     int client;                 /* The end that opens it. */
@@ -807,7 +808,7 @@ static bool is_right(const struct conversation *c)
            : c->kind != ABANDONED || !c->accepted || !c->pair->simultaneous;
 }
 
-static bool ended(struct conversation *c, bool repeated)
+static bool ended(struct conversation *c)
 {
     if (!c->end[0].done || !c->end[1].done) {
         return false;
@@ -820,7 +821,7 @@ static bool ended(struct conversation *c, bool repeated)
     if (mode != MIXED && is_right(c)) {
         return true;
     }
-    printf("%" PRIu64 "%s %s%s%s%s %s %s %s |", c->number, repeated ? "b" : "",
+    printf("%" PRIu64 "%s %s%s%s%s %s %s %s |", c->number, c->repeated ? "b" : "",
            kinds[c->kind], c->v6 ? " v6" : " v4",
            c->simultaneous ? " simultaneous" : "", c->fastopen ? " tfo" : "",
            is_right(c) ? "ok" : "WRONG",
@@ -871,7 +872,6 @@ int main(int argc, char *argv[])
     struct rlimit files = { 200000, 200000 };
     uint64_t next, last;
     struct conversation *slots;
-    bool *repeated;
     size_t parallel, busy = 0;
 
     if (argc != 8) {
@@ -888,9 +888,8 @@ int main(int argc, char *argv[])
            : MIXED;
     (void) setrlimit(RLIMIT_NOFILE, &files);
     slots = calloc(parallel, sizeof *slots);
-    repeated = calloc(parallel, sizeof *repeated);
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (!slots || !repeated || epoll_fd < 0) {
+    if (!slots || epoll_fd < 0) {
         fail("start");
     }
     look_at_clock();
@@ -918,23 +917,19 @@ int main(int argc, char *argv[])
         for (size_t i = 0; i < parallel; i++) {
             struct conversation *c = &slots[i];
 
-            if (!c->pair) {
+            if (!c->pair || !ended(c)) {
                 continue;
             }
-            if (!ended(c, repeated[i])) {
-                continue;
-            }
-            if (c->again && !repeated[i]) {
+            if (c->again && !c->repeated) {
                 /* The same ports again at once: no TIME-WAIT after a RST. */
                 write_script(c, c->number);
-                repeated[i] = true;
+                c->repeated = true;
                 /* With the same sequence numbers what is still under way of
                  * the first time would be believed. */
                 c->end[0].wrap = c->end[1].wrap = false;
                 start(c);
             } else if (next < last) {
                 write_script(c, next++);
-                repeated[i] = false;
                 start(c);
             } else {
                 memset(c, 0, sizeof *c);
