@@ -45,6 +45,28 @@ class CommandError(RuntimeError):
     """An OVS command failed; the message is what it wrote on stderr."""
 
 
+def request(path: Path, method: str, *params: Any, timeout: float = 20) -> Any:
+    """One JSON-RPC request to an OVS daemon's socket: what its commands do, without a
+    process for it."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(timeout)
+        sock.connect(str(path))
+        sock.sendall(json.dumps({"method": method, "params": params, "id": 0}).encode())
+        # The connection stays open; the reply is one JSON value.
+        data = b""
+        while part := sock.recv(1 << 16):
+            data += part
+            # To parse each part of a long reply would take the most time.
+            if not part.endswith(b"}"):
+                continue
+            with contextlib.suppress(ValueError):
+                reply = json.loads(data)
+                if reply["error"] is not None:
+                    raise CommandError(str(reply["error"]).strip())
+                return reply["result"]
+    raise ConnectionError(f"{method}: connection closed")
+
+
 class Ovs:
     """Use as a context manager, or call close()."""
 
@@ -209,27 +231,7 @@ class Ovs:
 
     def unixctl(self, method: str, *argv: str) -> str:
         """What ovs-appctl does, without a process for it."""
-        request = json.dumps({"method": method, "params": argv, "id": 0}).encode()
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-            sock.settimeout(20)
-            sock.connect(str(self.dir / f"{self.programs.vswitchd.name}.ctl"))
-            sock.sendall(request)
-            # The connection stays open; the reply is one JSON value.
-            data = b""
-            while True:
-                part = sock.recv(1 << 16)
-                if not part:
-                    raise CommandError(f"{method}: connection closed")
-                data += part
-                # To parse each part of a long reply would take the most time.
-                if not part.endswith(b"}"):
-                    continue
-                with contextlib.suppress(ValueError):
-                    reply = json.loads(data)
-                    break
-        if reply.get("error") is not None:
-            raise CommandError(str(reply["error"]).strip())
-        return str(reply["result"])
+        return str(request(self.dir / f"{self.programs.vswitchd.name}.ctl", method, *argv))
 
     def ofctl(self, *argv: str) -> str:
         return self._command(self.programs.ofctl, "--timeout=20", *argv)

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from acdc_testlib.netns import Netns
+from acdc_testlib.ovs import request
 
 RUN_DIR = Path("/usr/local/var/run/openvswitch")
 PATTERN = random.Random(1).randbytes(1 << 16) * 2
@@ -157,30 +158,14 @@ def bulk(addresses: list[str], until: float, seed: int) -> Counts:
     return counts
 
 
-def call(path: Path, method: str, *params: Any) -> Any:
-    """One JSON-RPC request: what ovs-appctl and ovs-vsctl do, without a process,
-    which takes seconds here."""
-    with socket.socket(socket.AF_UNIX) as sock:
-        sock.settimeout(120)
-        sock.connect(str(path))
-        sock.sendall(json.dumps({"method": method, "params": params, "id": 0}).encode())
-        text = b""
-        while part := sock.recv(1 << 16):
-            text += part
-            with contextlib.suppress(ValueError):
-                reply = json.loads(text)
-                if reply["error"]:
-                    raise RuntimeError(reply["error"])
-                return reply["result"]
-    raise AssertionError(f"{method}: no answer")
-
-
 def appctl(method: str, *params: str) -> str:
+    """Without a process: it would take seconds here."""
     pid = (RUN_DIR / "ovs-vswitchd.pid").read_text().strip()
-    return str(call(RUN_DIR / f"ovs-vswitchd.{pid}.ctl", method, *params))
+    return str(request(RUN_DIR / f"ovs-vswitchd.{pid}.ctl", method, *params, timeout=120))
 
 
 def transact(*operations: dict[str, Any]) -> None:
     """In the database of Open vSwitch."""
-    for result in call(RUN_DIR / "db.sock", "transact", "Open_vSwitch", *operations):
+    path = RUN_DIR / "db.sock"
+    for result in request(path, "transact", "Open_vSwitch", *operations, timeout=120):
         assert not (result or {}).get("error"), result
