@@ -183,15 +183,17 @@ class Test(Hypervisor):
             workers.append(Worker(bulk, guest.ns, i + 1, others, until, seed + i))
         return workers
 
-    def flows_alive(self) -> int:
-        """Their number, not zero."""
+    def endless_traffic(self, seed: int) -> tuple[list[Worker], int]:
+        """To be killed; and the number of flows alive, not zero."""
+        workers = self.traffic(time.monotonic() + 1000, seed)
+        time.sleep(3)
         end = time.monotonic() + 60
         while not (stats := json.loads(appctl("acdc/stats", "--json"))["datapaths"]) or (
             stats[0]["n_flows"] == 0
         ):
             assert time.monotonic() < end, "no flows"
             time.sleep(0.2)
-        return int(stats[0]["n_flows"])
+        return workers, int(stats[0]["n_flows"])
 
     def storm(self, seconds: float, seed: int) -> None:
         """Connections, policies, ports and dumps at once."""
@@ -216,10 +218,7 @@ class Test(Hypervisor):
 
     def guest_goes(self, seed: int) -> None:
         """A guest's namespace, and with it its device and port, with flows alive."""
-        until = time.monotonic() + 1000
-        workers = self.traffic(until, seed)
-        time.sleep(3)
-        n = self.flows_alive()
+        workers, n = self.endless_traffic(seed)
         victim = self.guests[1]
         victim.ns.close()
         for worker in workers:
@@ -234,10 +233,7 @@ class Test(Hypervisor):
 
     def datapath_goes(self, seed: int) -> None:
         """The datapath with flows alive and traffic, then the module."""
-        until = time.monotonic() + 1000
-        workers = self.traffic(until, seed)
-        time.sleep(3)
-        n = self.flows_alive()
+        workers, n = self.endless_traffic(seed)
         refused = subprocess.run(["rmmod", "openvswitch"], text=True, capture_output=True)
         assert refused.returncode and "in use" in refused.stderr, refused
         self.stop()
