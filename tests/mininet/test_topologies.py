@@ -47,13 +47,17 @@ def test_dumbbell(network: Network) -> None:
 
 def test_differentiation_live(network: Network) -> None:
     """Two tenants share the bottleneck; beta set while they run shifts it."""
-    net = network(am.Dumbbell(n=4, queue=QUEUE))
+    # Of four flows each, so that chance, which divides between two, does not
+    # matter much, and a queue that gives each a window of many segments.
+    queue = am.Queue(rate=100_000_000, k=60 * am.FRAME, limit=400_000)
+    net = network(am.Dumbbell(n=8, queue=queue))
     flows = []
-    for i, tenant in enumerate(("blue", "green", "blue", "green"), 1):
+    for i, tenant in enumerate(("blue", "green") * 4, 1):
         net.ovs.set_tenant(tenant, beta=1)
         net.bind(tenant, f"h{i}", f"r{i}")
         flows.append(am.Flow(f"h{i}", f"r{i}", "cubic", tenant))
-    change = (8.0, lambda: net.ovs.set_tenant("green", beta=0.25))
+    # It cuts by alpha then, and by half of that before: a third is left to it.
+    change = (8.0, lambda: net.ovs.set_tenant("green", beta=0))
     run = am.run_bulk(net, flows, 18, bottleneck=net.queue("s1", "s2"), events=[change])
 
     def share(begin: float, end: float) -> float:
