@@ -36,7 +36,10 @@ def links() -> str:
 def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     output = tmp_path_factory.mktemp("quickstart")
     before = links()
-    done = quickstart("--skip-build", "--seconds", "10", "--output", output)
+    # The default's buffer and K, but half of its packets: a pause of a busy
+    # machine is not to empty the queue.  Beta 0 shows most.
+    load = ("--rate", "100mbit", "--buffer", "48", "--beta", "0")
+    done = quickstart("--skip-build", "--seconds", "10", *load, "--output", output)
     assert done.returncode == 0, done.stderr
     assert links() == before
     return done.stdout, output
@@ -65,7 +68,7 @@ def test_json(results: tuple[str, Path]) -> None:
     for name in ("acdc", "beta1", "beta2"):
         assert document["phases"][name]["marks"] > 0
         assert all(0 <= flow["alpha"] <= 1 for flow in document["phases"][name]["flows"])
-    assert "ovs-vsctl set acdc green beta=0.25" in document["ovs_commands"]
+    assert "ovs-vsctl set acdc green beta=0.0" in document["ovs_commands"]
     assert not [text for text in document["warnings"] if "capability" in text]
 
 
@@ -78,8 +81,7 @@ def test_png(results: tuple[str, Path]) -> None:
 
 
 def test_targets(results: tuple[str, Path]) -> None:
-    """Those of the quick start, wider: a test machine is busy.  (Jain's index was
-    0.92 to 0.99 in twenty runs, that of plain OVS 0.46 to 0.95.)"""
+    """Those of the quick start, wider: a test machine is busy."""
     found = {check["name"]: check["value"] for check in load(results)["checks"]}
     assert found["rtt_p50_ratio"] <= 0.3, found
     assert found["jain"] >= 0.85, found
