@@ -40,15 +40,15 @@ FRAME = 1514
 class Queue:
     """An output queue.  The defaults are those of the quick start."""
 
-    rate: int = 200_000_000
+    rate: int = 100_000_000
     """Bit/s."""
     k: int = 40 * FRAME
-    """Bytes above which ECT packets are marked: 2.4 ms of 200 Mbit/s, room for
+    """Bytes above which ECT packets are marked: 4.8 ms of 100 Mbit/s, room for
     the pauses of a datapath in userspace on a shared CPU.  (65 packets at
     10 Gbit/s, 20 at 1 Gbit/s: the DCTCP commit in Linux, RFC 8257 4.1.)
     0: none are marked (with red)."""
     limit: int = 600_000
-    """Bytes of buffer: 24 ms of 200 Mbit/s."""
+    """Bytes of buffer: 48 ms of 100 Mbit/s."""
     drop_not_ect: bool = False
     """Above k drop what is not ECT, as RED does, instead of queueing it."""
     frame: int = FRAME

@@ -46,7 +46,7 @@ with a warning); 1 when one failed; 2 for wrong arguments; 130 after Ctrl-C."""
 def _rate(text: str) -> int:
     found = re.fullmatch(r"([0-9.]+)([kmg]?)(bit)?", text.lower())
     if not found:
-        raise argparse.ArgumentTypeError(f"'{text}': want a rate as 200mbit")
+        raise argparse.ArgumentTypeError(f"'{text}': want a rate as 100mbit")
     rate = int(float(found[1]) * {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[found[2]])
     if not 1_000_000 <= rate <= 1_000_000_000:
         raise argparse.ArgumentTypeError("want 1mbit to 1gbit: the userspace datapath does it all")
@@ -84,9 +84,9 @@ def arguments() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--rate", type=_rate, default=_rate("200mbit"), help="of the bottleneck (200mbit)")
+    add("--rate", type=_rate, default=_rate("100mbit"), help="of the bottleneck (100mbit)")
     add("--k", type=int, default=40, metavar="PACKETS", help="marking threshold (%(default)s)")
-    add("--buffer", type=float, default=24.0, metavar="MS", help="at that rate (%(default)s)")
+    add("--buffer", type=float, default=48.0, metavar="MS", help="at that rate (%(default)s)")
     add("--seconds", type=_seconds, default=12.0, help="of a phase, beta takes two (%(default)s)")
     add(
         "--stacks",
