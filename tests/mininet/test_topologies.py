@@ -26,13 +26,21 @@ def stacks(count: int) -> list[str]:
 
 def test_dumbbell(network: Network) -> None:
     """Different stacks: AC/DC is fairer and keeps the queue short, at the same
-    goodput."""
+    goodput.
+
+    How fair to the last percent is asked in virtual time (tests/lab).  Here one
+    thread polls the guests' ports in turn, a few packets each, so that who
+    finds the queue above K, and with few segments a flow then who gets how
+    much, is also a matter of turns that may stay for seconds."""
     net = network(am.Dumbbell(n=5, queue=QUEUE))
     flows = [am.Flow(f"h{i}", f"r{i}", cc) for i, cc in enumerate(stacks(4), 1)]
 
     def run(seconds: float) -> am.Run:
         queue = net.queue("s1", "s2")
         return am.run_bulk(net, flows, seconds, bottleneck=queue, probe=("h5", "r5"))
+
+    def worst(run: am.Run) -> float:
+        return min(flow.goodput for flow in run.flows) * len(flows) / run.goodput
 
     plain = run(10)
     bind_all(net, beta=1)
@@ -43,7 +51,8 @@ def test_dumbbell(network: Network) -> None:
     assert acdc.marks > 0
     assert acdc.drops < plain.drops
     assert acdc.rtt_percentile(50) < 0.35 * plain.rtt_percentile(50)
-    assert acdc.jain > 0.93
+    assert acdc.jain > 0.85
+    assert worst(acdc) > max(0.5, worst(plain))
     assert acdc.goodput > 0.9 * plain.goodput
 
 
