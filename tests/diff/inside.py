@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 import traceback
+from collections import Counter
 from pathlib import Path
 from typing import IO, Any
 
@@ -39,6 +40,8 @@ class Arm:
         self.ovs = Ovs()
         self.pairs: list[network.Pair] = []
         self.rounds: list[dict[str, int]] = []  # Of a soak, what was left of each.
+        self.intact: list[network.Pair] = []  # Whose packets nothing corrupts now.
+        self.damage = Counter[str]()  # What guests of such pairs counted.
 
     def make(self) -> None:
         self.ovs.add_bridge("br0", normal=False)
@@ -71,16 +74,18 @@ class Arm:
     def _trouble(self, draw: random.Random) -> str:
         """Returns the pairs as converse reads them."""
         lines = []
+        self.intact = []
         for pair in self.pairs:
             troubles = [network.Trouble(draw), network.Trouble(draw)]
+            if not any(trouble.corrupt for trouble in troubles):
+                self.intact.append(pair)
             lossless = all(trouble.lossless for trouble in troubles)
             for guest in pair.guests:
                 network.write_sysctls(guest, network.guest_sysctls(draw, lossless))
             if pair.relay:
                 pair.relay.start(self.config["relay"], troubles)
             else:
-                devices = ("r0", "r1")
-                tc = [trouble.netem(dev) for trouble, dev in zip(troubles, devices, strict=True)]
+                tc = [line for k in (0, 1) for line in troubles[k].netem(f"r{k}")]
                 network.batch(pair.router, ["tc"], tc)
                 for guest in pair.guests:
                     # No packet arrives at once, whatever the router does.
@@ -110,6 +115,18 @@ class Arm:
             [self.config["converse"], *map(str, numbers), pairs, mode],
             stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
+
+    def _damage(self) -> Counter[str]:
+        """What intact pairs' guests have counted: packets put together from
+        fragments, and wrong TCP checksums, which only those could have, put
+        together from different packets (RFC 4963)."""
+        found = Counter[str]()
+        for pair in self.intact:
+            for guest in pair.guests:
+                counts = network.snmp(guest)
+                found["reassembled"] += counts["Ip", "ReasmOKs"]
+                found["bad_checksums"] += counts["Tcp", "InCsumErrors"]
+        return found
 
     def _memory(self) -> dict[str, int]:
         """Once all connections are past TIME-WAIT and all flows past their linger."""
@@ -165,6 +182,7 @@ class Arm:
         self._bind(draw)
         if self.config["capture"]:
             self._capture(number)
+        before = self._damage()
         began = time.monotonic()
         with (self.dir / f"epoch-{number}.txt").open("w") as stream:
             process = self._converse(pairs, first, count, "mixed", stream)
@@ -183,6 +201,9 @@ class Arm:
             raise RuntimeError(f"converse: {said}")
         if not self.ovs.vswitchd_running():
             raise RuntimeError(f"ovs-vswitchd has ended\n{self.ovs.log_tail()}")
+        damage = self._damage()
+        damage.subtract(before)
+        self.damage += damage
         seconds = time.monotonic() - began
         print(f"lab> epoch {number}: {said.strip()} in {seconds:.0f} s", flush=True)
 
@@ -205,6 +226,7 @@ class Arm:
                 if re.search(r"\|(WARN|ERR|EMER)\|", line) and not EXPECTED.search(line)
             ],
             "rounds": self.rounds,
+            "damage": self.damage,
         }
         if self.acdc:
             stats = result["stats"] = self.ovs.appctl_json("acdc/stats")

@@ -26,6 +26,18 @@ def write_sysctls(ns: Netns, values: dict[str, object]) -> None:
                 path.write_text(f"{value}\n")
 
 
+def snmp(ns: Netns) -> dict[tuple[str, str], int]:
+    """The namespace's counters by protocol and name (proc_pid_net(5), snmp)."""
+    with ns.entered():
+        lines = Path("/proc/thread-self/net/snmp").read_text().splitlines()
+    found = {}
+    for names, values in zip(lines[::2], lines[1::2], strict=True):
+        protocol, *words = names.split()
+        for name, value in zip(words, values.split()[1:], strict=True):
+            found[protocol.rstrip(":"), name] = int(value)
+    return found
+
+
 def batch(ns: Netns, program: list[str], lines: list[str]) -> None:
     """Many commands of ip or tc in one process: those are what costs time."""
     with ns.entered():
@@ -251,7 +263,9 @@ class Trouble:
             self.corrupt = draw.choice([0.2, 1, 3])
         self.lossless = kind in ("none", "duplicate", "reorder")
 
-    def netem(self, device: str) -> str:
+    def netem(self, device: str) -> list[str]:
+        """For tc.  A netem that replaces another one keeps what it is not told
+        anew, corruption for instance: so something else in between."""
         words = [f"qdisc replace dev {device} root netem limit 2000"]
         words += [f"delay {self.delay_us}us {self.delay_us // 10}us"]
         words += [f"rate {self.rate_mbit}mbit"]
@@ -265,7 +279,7 @@ class Trouble:
             words.append(f"reorder {self.reorder}%")
         if self.corrupt:
             words.append(f"corrupt {self.corrupt}%")
-        return " ".join(words)
+        return [f"qdisc replace dev {device} root pfifo", " ".join(words)]
 
     def relay(self) -> str:
         """The same for relay.c, as far as it can."""
