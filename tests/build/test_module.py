@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel module compiles against the distribution's stock headers."""
+"""The kernel module compiles against the distribution's stock headers, and
+acdc-dkms restarts the right Open vSwitch."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
+import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -51,3 +58,70 @@ def test_errors_say_what_is_missing(arguments: list[str], text: str) -> None:
     done = subprocess.run([DKMS, *arguments], capture_output=True, text=True)
     assert done.returncode
     assert text in done.stderr
+
+
+@pytest.fixture(scope="module")
+def dkms() -> ModuleType:
+    """acdc-dkms as a module."""
+    loader = SourceFileLoader("acdc_dkms", str(DKMS))
+    spec = importlib.util.spec_from_loader("acdc_dkms", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def daemon(program: Path, run_dir: Path) -> Iterator[None]:
+    """A process of 'program', with its pid where ovs-vswitchd leaves it."""
+    program.parent.mkdir(parents=True)
+    shutil.copy("/bin/sleep", program)
+    run_dir.mkdir()
+    with subprocess.Popen([program, "600"]) as process:
+        (run_dir / "ovs-vswitchd.pid").write_text(f"{process.pid}\n")
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(
+    ("program", "prefix"),
+    [
+        ("usr/local/sbin/ovs-vswitchd", "usr/local"),
+        ("usr/sbin/ovs-vswitchd", "usr"),
+        ("usr/lib/openvswitch-switch/ovs-vswitchd", "usr"),
+        ("usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk", "usr"),
+    ],
+)
+def test_reload_restarts_what_runs(
+    dkms: ModuleType, tmp_path: Path, program: str, prefix: str
+) -> None:
+    """Two may be installed and share a run directory: not the other's ovs-ctl."""
+    for place in ("usr", "usr/local"):
+        ovs_ctl = tmp_path / place / "share/openvswitch/scripts/ovs-ctl"
+        ovs_ctl.parent.mkdir(parents=True)
+        ovs_ctl.touch()
+    with daemon(tmp_path / program, tmp_path / "run"):
+        found = dkms.running_ovs_ctl([tmp_path / "none", tmp_path / "run"])
+        assert found == tmp_path / prefix / "share/openvswitch/scripts/ovs-ctl"
+        # An upgrade has replaced the program.
+        (tmp_path / program).unlink()
+        assert dkms.running_ovs_ctl([tmp_path / "run"]) == found
+    # A pid that a crash has left, and that another program has now.
+    assert dkms.running_ovs_ctl([tmp_path / "run"]) is None
+    (tmp_path / "run/ovs-vswitchd.pid").write_text(f"{os.getpid()}\n")
+    assert dkms.running_ovs_ctl([tmp_path / "run"]) is None
+
+
+@pytest.mark.parametrize("program", ["usr/local/sbin/ovs-vswitchd", "src/vswitchd/ovs-vswitchd"])
+def test_reload_without_ovs_ctl(dkms: ModuleType, tmp_path: Path, program: str) -> None:
+    """The distribution's, which there is, must not be taken instead."""
+    ovs_ctl = tmp_path / "usr/share/openvswitch/scripts/ovs-ctl"
+    ovs_ctl.parent.mkdir(parents=True)
+    ovs_ctl.touch()
+    with (
+        daemon(tmp_path / program, tmp_path / "run"),
+        pytest.raises(dkms.Failure, match="has no ovs-ctl"),
+    ):
+        dkms.running_ovs_ctl([tmp_path / "run"])
