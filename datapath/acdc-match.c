@@ -147,11 +147,13 @@ acdc_match_parse(const char *s, struct acdc_match *m, char *error,
         } else if (text_is(key, "remote_port")) {
             bit = 2;
             ok = parse_ports(value, &m->remote_port_min, &m->remote_port_max);
-            allowed = "a port or range in 0-65535, as 5432 or 8000-8010";
+            allowed = "a port or range in 0-65535, smaller first,"
+                      " as 5432 or 8000-8010";
         } else if (text_is(key, "local_port")) {
             bit = 4;
             ok = parse_ports(value, &m->local_port_min, &m->local_port_max);
-            allowed = "a port or range in 0-65535, as 5432 or 8000-8010";
+            allowed = "a port or range in 0-65535, smaller first,"
+                      " as 5432 or 8000-8010";
         } else {
             snprintf(error, error_size, "\"%.*s\": unknown key; allowed are "
                      "remote, remote_port and local_port, each as key=value",

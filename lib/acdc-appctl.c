@@ -49,11 +49,12 @@ struct query {
     long long int limit;        /* Of flows to show; 0: DUMP_MAX or error. */
 };
 
-/* The reply of acdc/show and acdc/stats with --json: an object of two
+/* The reply of acdc/show and acdc/stats with --json: an object of
  * arrays. */
 struct report {
     struct json *datapaths;
     struct json *tenants;       /* Each says which datapath it is of. */
+    struct json *problems;      /* Strings; NULL: not of this command. */
 };
 
 /* A command that visits all flows. */
@@ -134,8 +135,10 @@ parse_arg(const char *arg, int allowed, struct query *q, struct ds *error)
             ds_put_cstr(error, msg);
         }
     } else if (allowed & ARG_LIMIT && !strncmp(arg, "limit=", 6)) {
-        if (!str_to_llong(arg + 6, 10, &q->limit)
-            || q->limit < 1 || q->limit > ACDC_FLOWS_MAX) {
+        if (q->limit) {
+            ds_put_cstr(error, "limit given twice");
+        } else if (!str_to_llong(arg + 6, 10, &q->limit)
+                   || q->limit < 1 || q->limit > ACDC_FLOWS_MAX) {
             ds_put_format(error, "%s: limit must be an integer between 1 and "
                           "%u", arg, ACDC_FLOWS_MAX);
         }
@@ -256,6 +259,7 @@ report_init(struct report *r)
 {
     r->datapaths = json_array_create_empty();
     r->tenants = json_array_create_empty();
+    r->problems = NULL;
 }
 
 /* Destroys 'r'. */
@@ -266,6 +270,9 @@ report_reply(struct unixctl_conn *conn, struct report *r)
 
     json_object_put(json, "datapaths", r->datapaths);
     json_object_put(json, "tenants", r->tenants);
+    if (r->problems) {
+        json_object_put(json, "problems", r->problems);
+    }
     reply_json(conn, json);
 }
 
@@ -550,6 +557,9 @@ put_tenant(struct ds *ds, struct dpif *dpif, const struct acdc_tenant_stats *s,
     if (t && t->error) {
         ds_put_format(ds, "  error: %s\n", t->error);
     }
+    if (t && t->warning) {
+        ds_put_format(ds, "  warning: %s\n", t->warning);
+    }
     put_ports(ds, dpif, s->name);
     ds_put_format(ds, "  flows: %"PRIu32" (%"PRIu32" half open, "
                   "%"PRIu32" with AC/DC at both ends, %"PRIu32" fallback)\n",
@@ -616,6 +626,9 @@ tenant_to_json(const char *type, struct dpif *dpif,
     json_object_put(json, "ports", ports_to_json(dpif, s->name));
     if (t && t->error) {
         json_object_put_string(json, "error", t->error);
+    }
+    if (t && t->warning) {
+        json_object_put_string(json, "warning", t->warning);
     }
     json_object_put(json, "n_flows", json_integer_create(s->n_flows));
     json_object_put(json, "n_half_open", json_integer_create(s->n_half_open));
@@ -784,10 +797,38 @@ job_start(struct unixctl_conn *conn, const struct query *q, bool is_show)
     ovs_list_push_back(&jobs, &job->node);
 }
 
+/* The last part of acdc/show. */
+static void
+show_problems(struct job *job)
+{
+    struct svec problems = SVEC_EMPTY_INITIALIZER;
+    const char *problem;
+    size_t i;
+
+    acdc_ovsdb_get_problems(job->query.tenant, &problems);
+    if (job->query.json) {
+        job->report.problems = json_array_create_empty();
+    }
+    SVEC_FOR_EACH (i, problem, &problems) {
+        if (job->query.json) {
+            json_array_add(job->report.problems, json_string_create(problem));
+        } else {
+            ds_put_format(&job->reply, "problem: %s\n", problem);
+        }
+    }
+    svec_destroy(&problems);
+}
+
 static void
 job_finish(struct job *job)
 {
     ovs_list_remove(&job->node);
+    if (job->is_show) {
+        if (!job->query.json && !job->types.n) {
+            ds_put_cstr(&job->reply, no_datapath);
+        }
+        show_problems(job);
+    }
     if (job->query.json && job->is_show) {
         report_reply(job->conn, &job->report);
     } else if (!job->query.limit && job->n_shown > DUMP_MAX) {
@@ -800,8 +841,6 @@ job_finish(struct job *job)
     } else {
         if (job->query.json) {
             ds_put_char(&job->reply, ']');
-        } else if (job->is_show && !job->types.n) {
-            ds_put_cstr(&job->reply, no_datapath);
         }
         unixctl_command_reply(job->conn, ds_cstr(&job->reply));
     }

@@ -25,6 +25,7 @@
 #include "simap.h"
 #include "smap.h"
 #include "sset.h"
+#include "svec.h"
 #include "timeval.h"
 #include "util.h"
 #include "uuid.h"
@@ -68,8 +69,9 @@ static struct shash tenants = SHASH_INITIALIZER(&tenants);
 static struct shash datapaths = SHASH_INITIALIZER(&datapaths);
 static struct shash guests = SHASH_INITIALIZER(&guests);
 
-/* Values of Open_vSwitch:other_config already warned about. */
-static struct smap warned = SMAP_INITIALIZER(&warned);
+/* What is wrong with settings in tables other than our own, which have no
+ * place for it. */
+static struct sset warnings = SSET_INITIALIZER(&warnings);
 
 static uint64_t connectivity_seqno;
 static unsigned int last_generation;
@@ -135,42 +137,101 @@ get_bool(const struct smap *other_config, const char *key, bool def,
     return !strcmp(s, "true");
 }
 
-/* As get_integer(), but a bad value goes to the log, once, since table
- * Open_vSwitch has no place for it. */
+/* As get_integer(), for Open_vSwitch:other_config. */
 static long long int
 get_global(const struct smap *other_config, const char *key,
-           long long int min, long long int max, long long int def)
+           long long int min, long long int max, long long int def,
+           struct sset *new_warnings)
 {
     struct ds errors = DS_EMPTY_INITIALIZER;
     long long int value = get_integer(other_config, key, min, max, def,
                                       &errors);
 
-    if (!errors.length) {
-        smap_remove(&warned, key);
-    } else {
-        const char *s = smap_get(other_config, key);
-        const char *old = smap_get(&warned, key);
-
-        if (!old || strcmp(old, s)) {
-            VLOG_WARN("Open_vSwitch %susing the default, %lld",
-                      ds_cstr(&errors), def);
-            smap_replace(&warned, key, s);
-        }
+    if (errors.length) {
+        ds_put_format(&errors, "using the default, %lld", def);
+        sset_add_and_free(new_warnings, xasprintf("Open_vSwitch %s",
+                                                  ds_cstr(&errors)));
     }
     ds_destroy(&errors);
     return value;
 }
 
 static void
-parse_config(const struct ovsrec_open_vswitch *cfg, struct acdc_config *c)
+parse_config(const struct ovsrec_open_vswitch *cfg, struct acdc_config *c,
+             struct sset *new_warnings)
 {
     const struct smap *oc = &cfg->other_config;
 
     c->max_flows = get_global(oc, "acdc-max-flows", 1, ACDC_FLOWS_MAX,
-                              ACDC_MAX_FLOWS_DEFAULT);
+                              ACDC_MAX_FLOWS_DEFAULT, new_warnings);
     c->idle_timeout = get_global(oc, "acdc-idle-timeout", 1, 2000000,
-                                 ACDC_IDLE_TIMEOUT_DEFAULT);
-    c->exid = get_global(oc, "acdc-exid", 0, UINT16_MAX, ACDC_OPT_EXID);
+                                 ACDC_IDLE_TIMEOUT_DEFAULT, new_warnings);
+    c->exid = get_global(oc, "acdc-exid", 0, UINT16_MAX, ACDC_OPT_EXID,
+                         new_warnings);
+}
+
+/* Our keys of other_config, by table. */
+static const char *const global_keys[] = {
+    "acdc-max-flows", "acdc-idle-timeout", "acdc-exid", NULL
+};
+static const char *const iface_keys[] = { "acdc-tenant", NULL };
+static const char *const no_keys[] = { NULL };
+static const char *const rule_keys[] = {
+    "ecn-syn", "align-mss", "spread-cuts", NULL
+};
+static const char *const tenant_keys[] = {
+    "ecn-syn", "align-mss", "spread-cuts", "max-half-open", NULL
+};
+
+static bool
+is_known(const char *const *known, const char *key)
+{
+    for (; *known; known++) {
+        if (!strcmp(*known, key)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Appends to 'ds' the keys of 'other_config', of a row of our own tables, that
+ * are not in 'known'. */
+static void
+check_keys(const struct smap *other_config, const char *const *known,
+           struct ds *ds)
+{
+    const struct smap_node **nodes = smap_sort(other_config);
+
+    for (size_t i = 0; i < smap_count(other_config); i++) {
+        if (!is_known(known, nodes[i]->key)) {
+            ds_put_format(ds, "other_config:%s: unknown key, not used; "
+                          "allowed:", nodes[i]->key);
+            for (const char *const *k = known; *k; k++) {
+                ds_put_format(ds, " %s", *k);
+            }
+            ds_put_cstr(ds, "; ");
+        }
+    }
+    free(nodes);
+}
+
+/* Likewise, of a row of another table: those that begin with "acdc-". */
+static void
+check_other_keys(const char *table, const char *name,
+                 const struct smap *other_config, const char *const *known,
+                 struct sset *new_warnings)
+{
+    const struct smap_node *node;
+
+    SMAP_FOR_EACH (node, other_config) {
+        if (!strncmp(node->key, "acdc-", 5) && !is_known(known, node->key)) {
+            sset_add_and_free(new_warnings, xasprintf(
+                "%s%s%s other_config:%s: unknown key, not used; AC/DC has "
+                "Interface other_config:acdc-tenant and Open_vSwitch "
+                "other_config:acdc-max-flows, acdc-idle-timeout, acdc-exid",
+                table, name[0] ? " " : "", name, node->key));
+        }
+    }
 }
 
 static uint32_t
@@ -259,7 +320,7 @@ compare_rules(const void *a_, const void *b_)
 
 static void
 parse_rules(const struct ovsrec_acdc *row, struct acdc_ovsdb_tenant *t,
-            struct ds *errors)
+            struct ds *errors, struct ds *warns)
 {
     struct ovsrec_acdc_rule **rows = xmemdup(row->rules,
                                              row->n_rules * sizeof *rows);
@@ -271,6 +332,7 @@ parse_rules(const struct ovsrec_acdc *row, struct acdc_ovsdb_tenant *t,
     for (size_t i = 0; i < row->n_rules; i++) {
         const struct ovsrec_acdc_rule *rule = rows[i];
         struct ds rule_errors = DS_EMPTY_INITIALIZER;
+        struct ds rule_warns = DS_EMPTY_INITIALIZER;
         char error[256];
 
         rules[n].priority = rule->priority;
@@ -288,17 +350,39 @@ parse_rules(const struct ovsrec_acdc *row, struct acdc_ovsdb_tenant *t,
         } else {
             t->matches[n++] = xstrdup(rule->match);
         }
+        check_keys(&rule->other_config, rule_keys, &rule_warns);
+        if (rule_warns.length) {
+            ds_put_format(warns, "rule "UUID_FMT": %s",
+                          UUID_ARGS(&rule->header_.uuid),
+                          ds_cstr(&rule_warns));
+        }
         ds_destroy(&rule_errors);
+        ds_destroy(&rule_warns);
     }
     t->config.rules = rules;
     t->config.n_rules = n;
     free(rows);
 }
 
+/* Takes 'ds', a list each of whose elements ends with "; ".  Returns it as a
+ * string, NULL if it is empty. */
+static char *
+steal_list(struct ds *ds)
+{
+    ds_chomp(ds, ' ');
+    ds_chomp(ds, ';');
+    if (!ds->length) {
+        ds_destroy(ds);
+        return NULL;
+    }
+    return ds_steal_cstr(ds);
+}
+
 static void
 parse_tenant(const struct ovsrec_acdc *row, struct acdc_ovsdb_tenant *t)
 {
     struct ds errors = DS_EMPTY_INITIALIZER;
+    struct ds warns = DS_EMPTY_INITIALIZER;
 
     memset(t, 0, sizeof *t);
     t->config.params = acdc_params_default;
@@ -306,7 +390,8 @@ parse_tenant(const struct ovsrec_acdc *row, struct acdc_ovsdb_tenant *t)
     t->config.max_half_open = get_integer(&row->other_config, "max-half-open",
                                           1, ACDC_FLOWS_MAX,
                                           ACDC_HALF_OPEN_DEFAULT, &errors);
-    parse_rules(row, t, &errors);
+    check_keys(&row->other_config, tenant_keys, &warns);
+    parse_rules(row, t, &errors, &warns);
 
     /* The schema limits characters, which may have several bytes. */
     if (strlen(row->name) >= sizeof t->config.name) {
@@ -316,10 +401,8 @@ parse_tenant(const struct ovsrec_acdc *row, struct acdc_ovsdb_tenant *t)
         ovs_strlcpy(t->config.name, row->name, sizeof t->config.name);
     }
 
-    ds_chomp(&errors, ' ');
-    ds_chomp(&errors, ';');
-    t->error = errors.length ? ds_steal_cstr(&errors) : NULL;
-    ds_destroy(&errors);
+    t->error = steal_list(&errors);
+    t->warning = steal_list(&warns);
 }
 
 static void
@@ -331,6 +414,7 @@ tenant_uninit(struct acdc_ovsdb_tenant *t)
     free(t->matches);
     free(CONST_CAST(struct acdc_rule *, t->config.rules));
     free(t->error);
+    free(t->warning);
 }
 
 /* memcmp() would compare the padding, too. */
@@ -374,6 +458,19 @@ tenant_equal(const struct acdc_ovsdb_tenant *a,
     return true;
 }
 
+/* Logs 'new', what is wrong with the tenant's row, unless it is what 'old' is
+ * already. */
+static void
+log_tenant(const char *name, const char *old, const char *new)
+{
+    if (!nullable_string_is_equal(old, new)) {
+        if (new) {
+            VLOG_WARN("tenant %s: %s", name, new);
+        }
+        status_dirty = true;
+    }
+}
+
 /* Brings 'tenants' up to date with the database.  A tenant whose row has an
  * error keeps the configuration it had; a new one, for example after a
  * restart, gets what is valid. */
@@ -394,12 +491,8 @@ read_tenants(const struct ovsdb_idl *idl)
         struct acdc_ovsdb_tenant new;
 
         parse_tenant(row, &new);
-        if (!nullable_string_is_equal(t ? t->up.error : NULL, new.error)) {
-            if (new.error) {
-                VLOG_WARN("tenant %s: %s", row->name, new.error);
-            }
-            status_dirty = true;
-        }
+        log_tenant(row->name, t ? t->up.error : NULL, new.error);
+        log_tenant(row->name, t ? t->up.warning : NULL, new.warning);
         if (!t) {
             t = xzalloc(sizeof *t);
             t->up = new;
@@ -408,6 +501,7 @@ read_tenants(const struct ovsdb_idl *idl)
             shash_add(&tenants, row->name, t);
         } else if (new.error || tenant_equal(&t->up, &new)) {
             replace(&t->up.error, nullable_xstrdup(new.error));
+            replace(&t->up.warning, nullable_xstrdup(new.warning));
             tenant_uninit(&new);
         } else {
             tenant_uninit(&t->up);
@@ -432,7 +526,8 @@ read_tenants(const struct ovsdb_idl *idl)
 
 /* Brings 'datapaths' and their wanted ports up to date with the database. */
 static void
-read_datapaths(const struct ovsrec_open_vswitch *cfg)
+read_datapaths(const struct ovsrec_open_vswitch *cfg,
+               struct sset *new_warnings)
 {
     struct shash old = SHASH_INITIALIZER(&old);
     struct shash_node *node;
@@ -455,14 +550,21 @@ read_datapaths(const struct ovsrec_open_vswitch *cfg)
             shash_add(&datapaths, type, dp);
         }
 
+        check_other_keys("Bridge", br->name, &br->other_config, no_keys,
+                         new_warnings);
         for (size_t j = 0; j < br->n_ports; j++) {
             const struct ovsrec_port *port = br->ports[j];
 
+            check_other_keys("Port", port->name, &port->other_config, no_keys,
+                             new_warnings);
             for (size_t k = 0; k < port->n_interfaces; k++) {
                 const struct ovsrec_interface *iface = port->interfaces[k];
                 const char *tenant = smap_get(&iface->other_config,
                                               "acdc-tenant");
 
+                check_other_keys("Interface", iface->name,
+                                 &iface->other_config, iface_keys,
+                                 new_warnings);
                 if (tenant) {
                     shash_add_once(&dp->ports, iface->name, xstrdup(tenant));
                 }
@@ -756,19 +858,38 @@ swap_guests(struct shash *new)
     }
 }
 
+/* Makes 'new' the warnings, logs those that are new. */
+static void
+swap_warnings(struct sset *new)
+{
+    const char *warning;
+
+    SSET_FOR_EACH (warning, new) {
+        if (!sset_contains(&warnings, warning)) {
+            VLOG_WARN_RL(&rl, "%s", warning);
+        }
+    }
+    sset_swap(&warnings, new);
+}
+
 /* Brings the datapaths to the state that the database describes. */
 static void
 reconcile(const struct ovsdb_idl *idl, const struct ovsrec_open_vswitch *cfg)
 {
     struct shash new_guests = SHASH_INITIALIZER(&new_guests);
+    struct sset new_warnings = SSET_INITIALIZER(&new_warnings);
     struct acdc_config config;
     struct shash_node *node;
 
     COVERAGE_INC(acdc_reconcile);
 
-    parse_config(cfg, &config);
+    parse_config(cfg, &config, &new_warnings);
+    check_other_keys("Open_vSwitch", "", &cfg->other_config, global_keys,
+                     &new_warnings);
     read_tenants(idl);
-    read_datapaths(cfg);
+    read_datapaths(cfg, &new_warnings);
+    swap_warnings(&new_warnings);
+    sset_destroy(&new_warnings);
     SHASH_FOR_EACH (node, &datapaths) {
         apply_datapath(node->name, node->data, &config, &new_guests);
     }
@@ -880,6 +1001,9 @@ write_status(const struct ovsrec_acdc *row, const struct tenant *t)
     ds_chomp(&errors, ' ');
     if (ds_chomp(&errors, ';')) {
         smap_add(&status, "error", ds_cstr(&errors));
+    }
+    if (t->up.warning) {
+        smap_add(&status, "warning", t->up.warning);
     }
     smap_add_format(&status, "flows", "%"PRIu32, t->stats.n_flows);
     ovsrec_acdc_set_status(row, &status);
@@ -1037,6 +1161,38 @@ acdc_ovsdb_get_tenant(const char *name)
     const struct tenant *t = shash_find_data(&tenants, name);
 
     return t ? &t->up : NULL;
+}
+
+void
+acdc_ovsdb_get_problems(const char *tenant, struct svec *problems)
+{
+    struct shash_node *node;
+    const char *warning;
+
+    SHASH_FOR_EACH (node, &tenants) {
+        const struct tenant *t = node->data;
+        const char *error = t->usable ? t->dp_error : t->up.error;
+
+        if (error && (!tenant || !strcmp(tenant, node->name))) {
+            svec_add_nocopy(problems, xasprintf("tenant %s: %s", node->name,
+                                                error));
+        }
+    }
+    SHASH_FOR_EACH (node, &guests) {
+        const struct guest *g = node->data;
+
+        if (g->error && (!tenant || !strcmp(tenant, g->tenant))) {
+            svec_add_nocopy(problems, xasprintf("port %s, tenant %s: %s",
+                                                node->name, g->tenant,
+                                                g->error));
+        }
+    }
+    if (!tenant) {
+        SSET_FOR_EACH (warning, &warnings) {
+            svec_add(problems, warning);
+        }
+    }
+    svec_sort(problems);
 }
 
 void

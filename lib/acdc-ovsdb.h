@@ -21,6 +21,7 @@ struct dpif;
 struct ovsdb_idl;
 struct smap;
 struct sset;
+struct svec;
 
 /* Once, before the first acdc_ovsdb_run(). */
 void acdc_ovsdb_init(struct ovsdb_idl *);
@@ -45,8 +46,16 @@ struct acdc_ovsdb_tenant {
     char **matches;             /* Of each rule, as the database has it. */
     char *error;                /* Why the latest configuration is not (fully)
                                  * in force, or NULL. */
+    char *warning;              /* What of it is not understood and has no
+                                 * effect, or NULL. */
 };
 const struct acdc_ovsdb_tenant *acdc_ovsdb_get_tenant(const char *name);
+
+/* Adds to 'problems', sorted, a line for each thing that the database asks for
+ * and that cannot be had, but for what acdc_ovsdb_get_tenant() says: ports that
+ * are not bound, tenants that no datapath has, settings in other tables that
+ * are not understood.  With 'tenant' only those of that tenant. */
+void acdc_ovsdb_get_problems(const char *tenant, struct svec *problems);
 
 /* Adds the types of the datapaths in use ("netdev", "system") to 'types'. */
 void acdc_ovsdb_get_datapaths(struct sset *types);

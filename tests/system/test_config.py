@@ -76,6 +76,12 @@ class Switch:
         (row,) = self.ovs.appctl_json("acdc/show", tenant)["tenants"]
         return row
 
+    def problems(self, *argv: str) -> list[str]:
+        reply = self.ovs.appctl_json("acdc/show", *argv)["problems"]
+        text = self.ovs.appctl("acdc/show", *argv)
+        assert re.findall("^problem: (.*)$", text, re.M) == reply
+        return list(reply)
+
     def params(self, tenant: str) -> dict[str, Any]:
         return self.show(tenant)["params"]
 
@@ -265,6 +271,9 @@ def test_name_of_too_many_bytes(switch: Switch) -> None:
     )
     assert "name is longer than 63 bytes" in str(status)
     assert switch.ovs.appctl_json("acdc/show")["tenants"] == []
+    problems = switch.problems()
+    assert len(problems) == 2
+    assert all("name is longer than 63 bytes" in problem for problem in problems)
 
 
 @pytest.mark.parametrize(
@@ -293,6 +302,50 @@ def test_windows_that_contradict(switch: Switch) -> None:
     error = wait_for("the error", lambda: switch.error("blue"))
     assert "min_window 20000 exceeds max_window 10000" in error
     assert switch.params("blue") == DEFAULTS
+
+
+def test_unknown_key(switch: Switch) -> None:
+    """Said, but no reason to refuse the rest: the next version may know it."""
+
+    def warning() -> str:
+        return str(switch.get("acdc", "blue", "status").get("warning", ""))
+
+    def shown() -> str:
+        text = switch.ovs.appctl("acdc/show", "blue")
+        found = re.search("^  warning: (.*)$", text, re.M)
+        assert (found[1] if found else None) == switch.show("blue").get("warning")
+        return found[1] if found else ""
+
+    switch.ovs.tenant("blue")
+    log = len(switch.ovs.log.read_text())
+    switch.ovs.vsctl("set", "acdc", "blue", "other_config:spread-cut=true", "beta=0.5")
+    expected = (
+        "other_config:spread-cut: unknown key, not used; "
+        "allowed: ecn-syn align-mss spread-cuts max-half-open"
+    )
+    wait_for("the warning", lambda: warning() == expected)
+    assert shown() == expected
+    assert f"tenant blue: {expected}" in switch.ovs.log.read_text()[log:]
+    assert not switch.error("blue")
+    assert switch.params("blue") == DEFAULTS | {"beta": 0.5}
+
+    # The quota is the tenant's.
+    add_rule(switch, "blue", "priority=1", "beta=0", "other_config:max-half-open=5")
+    expected += (
+        r"; rule [-0-9a-f]{36}: other_config:max-half-open: unknown key, not used; "
+        "allowed: ecn-syn align-mss spread-cuts"
+    )
+    wait_for("both", lambda: re.fullmatch(expected, warning()))
+    assert re.fullmatch(expected, shown())
+    assert [rule["beta"] for rule in switch.show("blue")["rules"]] == [0]
+
+    # Beside an error, which does refuse the rest.
+    switch.ovs.vsctl("set", "acdc", "blue", "other_config:ecn-syn=1", "other_config:a=b")
+    wait_for("the error", lambda: "neither true nor false" in switch.error("blue"))
+    wait_for("the warning", lambda: warning().startswith("other_config:a: unknown key"))
+    switch.ovs.vsctl("clear", "acdc", "blue", "other_config", "rules")
+    wait_for("no warning", lambda: not warning() and not switch.error("blue"))
+    assert shown() == ""
 
 
 # Rules.
@@ -334,6 +387,7 @@ def test_rules(switch: Switch) -> None:
         ("remote=10.0.0.1/8", "without host bits"),
         ("remote=host.example", "remote must be an IPv4 or IPv6 address or prefix"),
         ("remote_port=70000", "remote_port must be a port or range in 0-65535"),
+        ("remote_port=80-79", "a port or range in 0-65535, smaller first, as 5432 or 8000-8010"),
         ("local_port=9-1", "local_port must be a port or range"),
         ("colour=blue", "unknown key; allowed are remote, remote_port and local_port"),
         ("remote_port=1,remote_port=2", "remote_port given twice"),
@@ -446,6 +500,53 @@ def test_tenant_that_does_not_exist(switch: Switch) -> None:
     wait_for("the error", lambda: status().get("acdc_error") == error)
 
 
+def test_problems(switch: Switch) -> None:
+    """What is asked for and cannot be had, in one place."""
+    switch.ovs.tenant("blue")
+    assert switch.problems() == []
+    missing = 'port vnet0, tenant bleu: tenant "bleu" does not exist, packets pass untouched'
+    switch.ovs.bind("vnet0", "bleu")
+    assert switch.problems() == [missing]
+    assert switch.problems("blue") == []
+
+    patch = ("--", "set", "interface", "patch0", "type=patch", "options:peer=patch1")
+    switch.ovs.vsctl("add-port", "br0", "patch0", *patch, "other_config:acdc-tenant=blue")
+    (problem,) = switch.problems("blue")
+    assert problem.startswith("port patch0, tenant blue: datapath ")
+    assert "patch ports and tunnels cannot be guest ports" in problem
+    switch.ovs.vsctl("del-port", "patch0")
+    assert switch.problems() == [missing]
+    switch.ovs.bind("vnet0", "blue")
+    assert switch.problems() == []
+
+
+@pytest.mark.parametrize(
+    ("row", "key"),
+    [
+        ("Open_vSwitch .", "acdc-max-flow"),
+        ("Bridge br0", "acdc-tenant"),
+        ("Port vnet0", "acdc-tenant"),
+        ("Interface vnet0", "acdc-tennant"),
+    ],
+)
+def test_unknown_key_elsewhere(switch: Switch, row: str, key: str) -> None:
+    """A misspelt key, or the right one in the wrong table, leaves a port unbound."""
+    log = len(switch.ovs.log.read_text())
+    switch.ovs.vsctl("set", *row.split(), f"other_config:{key}=1", "other_config:other=1")
+    # Twice, to see that it is logged once.
+    for window in (1, 2):
+        switch.ovs.tenant("blue", initial_window=window)
+        (problem,) = switch.problems()
+    expected = f"{row.removesuffix(' .')} other_config:{key}: unknown key, not used; AC/DC has "
+    assert problem.startswith(expected)
+    assert "Interface other_config:acdc-tenant and Open_vSwitch other_config:acdc-max-flows" in (
+        problem
+    )
+    assert switch.ovs.log.read_text()[log:].count(expected) == 1
+    switch.ovs.vsctl("clear", *row.split(), "other_config")
+    assert switch.problems() == []
+
+
 def test_port_that_comes_and_goes(switch: Switch) -> None:
     switch.ovs.tenant("blue")
     switch.ovs.bind("vnet1", "blue")
@@ -491,7 +592,8 @@ def test_bridge_that_comes_and_goes(switch: Switch) -> None:
     ovs.vsctl("del-br", "br0")
     assert ovs.appctl("acdc/show").startswith("no datapath: there is no bridge")
     assert ovs.appctl("acdc/stats").startswith("no datapath")
-    assert ovs.appctl_json("acdc/show") == {"datapaths": [], "tenants": []}
+    nothing: dict[str, list[str]] = {"datapaths": [], "tenants": [], "problems": []}
+    assert ovs.appctl_json("acdc/show") == nothing
     ovs.vsctl(*add)
     assert switch.ports("blue") == ["vnet0"]
     assert switch.params("blue")["beta"] == 0.5
@@ -576,6 +678,7 @@ def test_global_settings(switch: Switch) -> None:
         *("other_config:acdc-idle-timeout=0", "other_config:acdc-exid=65536"),
     )
     assert datapath() == default
+    assert len(switch.problems()) == 3
     for key in ("max-flows", "idle-timeout", "exid"):
         assert re.search(
             rf'WARN\|.*acdc-{key}: "\w+" is not an integer between .*using the default',
@@ -738,6 +841,7 @@ def test_flush(busy: Switch) -> None:
             ["acdc/dump-flows", "limit=0"],
             "limit=0: limit must be an integer between 1 and 16777216",
         ),
+        (["acdc/dump-flows", "limit=1", "limit=2"], "limit given twice"),
         (["acdc/dump-flows", "limit=all"], "limit=all: limit must be an integer"),
         (["acdc/show", "--jsn"], "--jsn: unknown argument; allowed: TENANT"),
     ],
