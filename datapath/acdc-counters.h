@@ -46,6 +46,7 @@ ACDC_COUNTER(ACK_INVALID,       "ack_invalid",       "ACKs of data not sent, ign
 
 /* Enforcement. */
 ACDC_COUNTER(WINDOW_REWRITTEN,  "window_rewritten",  "receive windows made smaller on the way to the guest")
+ACDC_COUNTER(ACK_RENUMBERED,    "ack_renumbered",    "ACKs of a guest with a shrunk window, given the number of what it had sent")
 ACDC_COUNTER(UPDATES_ABSORBED,  "updates_absorbed",  "window updates that would have become duplicate ACKs, dropped")
 ACDC_COUNTER(POLICED_PACKETS,   "policed_packets",   "packets dropped beyond the offered window")
 ACDC_COUNTER(POLICED_BYTES,     "policed_bytes",     "payload bytes dropped beyond the offered window")

@@ -116,6 +116,40 @@ track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
     return true;
 }
 
+/* The sequence number of an ACK sent before 'p': SND.NXT (RFC 9293 section
+ * 3.10.4), without 'p' if that is the last of it.  The number of data sent
+ * again is one that the other end may not accept. */
+static uint32_t
+ack_number(const struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    return seq_before(p->seq + p->payload, f->snd_nxt) ? f->snd_nxt : p->seq;
+}
+
+/* A guest whose window ends before what it has sent puts that end in its ACKs
+ * (Linux, tcp_acceptable_seq()).  It is right if the window is the peer's,
+ * which takes nothing beyond.  But if it is ours the peer has got all, expects
+ * more, and drops an ACK from before that (RFC 9293 section 3.10.7.4): where
+ * both ends send data and have such a window, neither hears of anything again.
+ * So ACKs get SND.NXT.  A probe (keep-alive or of a zero window) is to be
+ * answered because it is just before SND.UNA, and stays. */
+static void
+renumber_ack(struct acdc_ctx *ctx, const struct acdc_flow *f,
+             struct acdc_pkt *p)
+{
+    uint8_t flags = p->tcp_flags & (ACDC_TCP_FIN | ACDC_TCP_ACK);
+
+    if (!(f->flags & ACDC_F_SHRUNK) || p->payload || flags != ACDC_TCP_ACK
+        || !seq_before(p->seq, f->snd_nxt) || p->seq == f->snd_una - 1) {
+        return;
+    }
+    if (!acdc_pkt_make_writable(p)) {
+        ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
+        return;
+    }
+    acdc_pkt_set_seq(p, f->snd_nxt);
+    ACDC_COUNT(ctx, ACK_RENUMBERED, 1);
+}
+
 /* An optimistic ACK (Savage et al., "TCP congestion control with a misbehaving
  * receiver", 1999): its sender wants more than its share of the path to it,
  * before it has anything, and a sender that believes it has no ACK clock. */
@@ -189,8 +223,8 @@ add_feedback(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
              * than the header's, and a whole one cannot be made. */
             return;
         }
-        if (!acdc_pkt_send_fack(p, ctx->exid, f->rx_ce, f->rx_total, ecn,
-                                reserved)) {
+        if (!acdc_pkt_send_fack(p, ack_number(f, p), ctx->exid, f->rx_ce,
+                                f->rx_total, ecn, reserved)) {
             ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
             return;
         }
@@ -268,6 +302,7 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     if (!track_data(ctx, f, params, p)) {
         return true;
     }
+    renumber_ack(ctx, f, p);
     acdc_flow_note_end(ctx, f, p);
     if (f->flags & ACDC_F_CAPABLE) {
         dress(ctx, f, params, p);

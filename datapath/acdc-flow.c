@@ -190,5 +190,8 @@ acdc_flow_enforce(struct acdc_ctx *ctx, struct acdc_flow *f,
         f->right_edge = edge;
     }
     f->flags |= ACDC_F_EDGE;
+    if ((uint64_t) field << scale < own && seq_before(edge, f->snd_nxt)) {
+        f->flags |= ACDC_F_SHRUNK;
+    }
     return true;
 }

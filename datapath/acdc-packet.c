@@ -640,8 +640,8 @@ acdc_pkt_strip(struct acdc_pkt *p, uint16_t exid)
 }
 
 bool
-acdc_pkt_send_fack(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
-                   uint32_t total, uint8_t ecn, uint8_t reserved)
+acdc_pkt_send_fack(struct acdc_pkt *p, uint32_t seq, uint16_t exid,
+                   uint32_t ce, uint32_t total, uint8_t ecn, uint8_t reserved)
 {
     bool ts = p->opt_flags & ACDC_O_TIMESTAMP;
     unsigned int hlen = ACDC_TCP_HLEN + ACDC_OPT_FB_LEN
@@ -670,6 +670,7 @@ acdc_pkt_send_fack(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
         memcpy(opt + 2, acdc_pkt_tcp(p) + p->ts_ofs,
                ACDC_TCPOPT_TIMESTAMP_LEN);
     }
+    acdc_put32(tcp + 4, seq);
     tcp[12] = (uint8_t) ((tcp[12] & ~(0xf0 | ACDC_RES_MASK))
                          | hlen / 4 << 4 | ACDC_RES_FACK | reserved);
     tcp[13] = ACDC_TCP_ACK;

@@ -172,6 +172,14 @@ acdc_pkt_set_reserved(struct acdc_pkt *p, uint8_t bits)
 }
 
 static inline void
+acdc_pkt_set_seq(struct acdc_pkt *p, uint32_t seq)
+{
+    acdc_pkt_put16(p, 4, (uint16_t) (seq >> 16));
+    acdc_pkt_put16(p, 6, (uint16_t) seq);
+    p->seq = seq;
+}
+
+static inline void
 acdc_pkt_set_window(struct acdc_pkt *p, uint16_t window)
 {
     acdc_pkt_put16(p, 14, window);
@@ -214,9 +222,10 @@ uint32_t acdc_pkt_sack_edge(const struct acdc_pkt *p, uint32_t una,
                             uint32_t nxt);
 
 /* Sends, before 'p', a FACK: the headers of 'p', without payload, with the
- * feedback option and the timestamps of 'p'.  'reserved': the bits beside
- * ACDC_RES_FACK.  False without memory. */
-bool acdc_pkt_send_fack(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
-                        uint32_t total, uint8_t ecn, uint8_t reserved);
+ * sequence number 'seq', the feedback option and the timestamps of 'p'.
+ * 'reserved': the bits beside ACDC_RES_FACK.  False without memory. */
+bool acdc_pkt_send_fack(struct acdc_pkt *p, uint32_t seq, uint16_t exid,
+                        uint32_t ce, uint32_t total, uint8_t ecn,
+                        uint8_t reserved);
 
 #endif /* acdc-packet.h */

@@ -62,6 +62,9 @@ enum {
     ACDC_F_REUSED = 1 << 19,        /* The guest sent a SYN on a connection it
                                      * had, see egress_locked(). */
     ACDC_F_MSS_ALIGNED = 1 << 20,   /* The guest was told a smaller MSS. */
+    ACDC_F_SHRUNK = 1 << 21,        /* The guest was once told a window that
+                                     * ends before what it had sent, see
+                                     * renumber_ack(). */
 };
 
 struct acdc_flow {

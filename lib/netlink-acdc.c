@@ -22,7 +22,7 @@ VLOG_DEFINE_THIS_MODULE(netlink_acdc);
 /* What crosses netlink whole.  If one of these no longer holds, the protocol
  * changed: set the new size, and a new ACDC_GENL_VERSION. */
 BUILD_ASSERT_DECL(sizeof(struct acdc_stats) == 32);
-BUILD_ASSERT_DECL(sizeof(struct acdc_tenant_stats) == 504);
+BUILD_ASSERT_DECL(sizeof(struct acdc_tenant_stats) == 512);
 BUILD_ASSERT_DECL(sizeof(struct acdc_port_info) == 140);
 BUILD_ASSERT_DECL(sizeof(struct acdc_flow_info) == 240);
 #endif

@@ -12,7 +12,7 @@
 #define ACDC_GENL_H 1
 
 #define ACDC_GENL_FAMILY "ovs_acdc"
-#define ACDC_GENL_VERSION 2
+#define ACDC_GENL_VERSION 3
 
 enum acdc_genl_cmd {
 	ACDC_CMD_UNSPEC,

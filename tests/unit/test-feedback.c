@@ -258,6 +258,33 @@ test_lost(void)
     sim_done(&s);
 }
 
+/* A FACK sent with data that is sent again must be one that the other guest
+ * accepts as a window update. */
+static void
+test_fack_number(void)
+{
+    struct tcp_spec first;
+    struct acdc_pkt view;
+    struct packet *p;
+    struct sim s;
+
+    sim_init(&s, NULL, NULL);
+    sim_connect(&s);
+    first = sim_spec(&s, 1, ACDC_TCP_ACK, 1460);
+    sim_data(&s, 1, 1460, false);
+    sim_data(&s, 1, 1460, false);
+    sim_data(&s, 0, 1460, false);
+    sim_data(&s, 0, 1460, false);
+    p = sim_egress(&s, 1, packet_make(&first));
+    ok(packet_count(p) == 2 && packet_is_fack(p) && packet_parse(p, &view)
+       && view.seq == s.guest[1].snd_nxt && packet_csum_ok(p),
+       "the FACK has SND.NXT");
+    ok(packet_parse(p->next, &view) && view.seq == first.seq,
+       "the data its own number");
+    packet_free_list(p);
+    sim_done(&s);
+}
+
 /* Data of both directions: PACK where it fits, FACK elsewhere. */
 static void
 test_fack(void)
@@ -548,6 +575,7 @@ main(void)
     test_bad();
     test_lost();
     test_fack();
+    test_fack_number();
     test_forged();
     test_clean();
     test_clock_skew();

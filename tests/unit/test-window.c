@@ -688,6 +688,85 @@ test_updates(void)
     sim_done(&s);
 }
 
+/* What leaves guest 0 for a packet without payload and 'seq', or 0 for nothing:
+ * its sequence number. */
+static uint32_t
+leaves_with(struct sim *s, uint8_t flags, uint32_t seq)
+{
+    struct tcp_spec spec = sim_spec(s, 0, flags, 0);
+    struct packet *p;
+    struct acdc_pkt view;
+    uint32_t found = 0;
+
+    spec.seq = seq;
+    p = sim_egress(s, 0, packet_make(&spec));
+    if (packet_count(p) == 1 && packet_csum_ok(p) && packet_parse(p, &view)) {
+        found = view.seq;
+    }
+    packet_free_list(p);
+    return found;
+}
+
+/* A guest whose window was made smaller than what it had sent puts the end of
+ * that window in its ACKs. */
+static void
+test_renumbering(void)
+{
+    struct acdc_params params = acdc_params_default;
+    uint32_t una, edge;
+    struct sim s;
+    int i;
+
+    connect(&s, &params);
+    una = s.guest[0].snd_nxt;
+    for (i = 0; i < 10; i++) {
+        sim_data(&s, 0, 1448, false);
+    }
+    is_u64(leaves_with(&s, ACDC_TCP_ACK, una + 100), una + 100,
+           "not before any window was made smaller");
+    params.max_window = 3 * 1448;
+    sim_policy(&s, 0, &params);
+    s.guest[1].rcv_nxt = una + 1448;
+    edge = una + 1448 + ((uint32_t) sim_ack_window(&s, 1) << 7);
+    ok(edge - s.guest[0].snd_nxt > 0x80000000, "it has sent more");
+
+    is_u64(leaves_with(&s, ACDC_TCP_ACK, edge), s.guest[0].snd_nxt,
+           "an ACK gets the number of what was sent");
+    is_u64(leaves_with(&s, ACDC_TCP_ACK | ACDC_TCP_PSH, edge),
+           s.guest[0].snd_nxt, "with PSH, too");
+    is_u64(sim_counter(&s, 0, ACDC_C_ACK_RENUMBERED), 2, "counted");
+    is_u64(leaves_with(&s, ACDC_TCP_ACK, s.guest[0].snd_nxt),
+           s.guest[0].snd_nxt, "it has it already");
+    is_u64(leaves_with(&s, ACDC_TCP_ACK, una + 1447), una + 1447,
+           "a probe stays");
+    /* Its guest has not got the last ACK. */
+    s.guest[1].rcv_nxt = s.guest[0].snd_nxt;
+    packet_free(sim_ack(&s, 1));
+    is_u64(leaves_with(&s, ACDC_TCP_ACK, edge), s.guest[0].snd_nxt,
+           "also after what was sent was acknowledged");
+    is_u64(leaves_with(&s, ACDC_TCP_ACK | ACDC_TCP_FIN, edge), edge,
+           "a FIN stays");
+    is_u64(leaves_with(&s, ACDC_TCP_RST, edge), edge,
+           "a RST that answers a packet stays");
+    is_u64(leaves_with(&s, ACDC_TCP_RST | ACDC_TCP_ACK, edge),
+           s.guest[0].snd_nxt, "one that aborts does not");
+    is_u64(sim_counter(&s, 0, ACDC_C_ACK_RENUMBERED), 4, "counted");
+    sim_done(&s);
+
+    /* A window that the peer made smaller itself. */
+    connect(&s, NULL);
+    una = s.guest[0].snd_nxt;
+    for (i = 0; i < 10; i++) {
+        sim_data(&s, 0, 1448, false);
+    }
+    s.guest[1].window = 10;
+    s.guest[1].rcv_nxt = una + 1448;
+    is_u64(sim_ack_window(&s, 1), 10, "the peer's window");
+    is_u64(leaves_with(&s, ACDC_TCP_ACK, una + 1448 + 1280), una + 1448 + 1280,
+           "nothing of ours");
+    sim_done(&s);
+}
+
 int
 main(void)
 {
@@ -706,6 +785,7 @@ main(void)
     test_observe();
     test_live();
     test_updates();
+    test_renumbering();
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
     return tap_end();
 }
