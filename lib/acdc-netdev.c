@@ -11,7 +11,6 @@
 #include "odp-util.h"
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/poll-loop.h"
-#include "openvswitch/shash.h"
 #include "openvswitch/vlog.h"
 #include "ovs-thread.h"
 #include "packets.h"
@@ -33,9 +32,6 @@ COVERAGE_DEFINE(acdc_dropped);          /* FACKs consumed, policed data. */
 #define SWEEP_BUDGET 512
 #define PASS_INTERVAL_MS 1000
 
-/* How often tenants' counters are looked at for something to log. */
-#define EVENTS_INTERVAL_MS 5000
-
 /* IP MTU of a netdev that does not say. */
 #define DEFAULT_MTU ETH_PAYLOAD_MAX
 
@@ -50,27 +46,6 @@ struct acdc_netdev {
 
     long long int next_sweep;   /* In ms, as are the other times. */
     long long int next_pass;
-    long long int next_events;
-    struct shash events;        /* By tenant, of struct acdc_events. */
-};
-
-/* Counters that an operator wants to hear of when they move. */
-static const struct acdc_event {
-    enum acdc_counter counter;
-    enum vlog_level level;
-} acdc_events[] = {
-    { ACDC_C_POLICED_PACKETS, VLL_INFO },
-    { ACDC_C_FORGED, VLL_WARN },
-    { ACDC_C_FEEDBACK_BAD, VLL_WARN },
-    { ACDC_C_FEEDBACK_LOST, VLL_INFO },
-    { ACDC_C_UNTOUCHED_TABLE_FULL, VLL_WARN },
-    { ACDC_C_UNTOUCHED_HALF_OPEN, VLL_WARN },
-    { ACDC_C_UNTOUCHED_MEMORY, VLL_WARN },
-};
-
-/* What they were when last looked at. */
-struct acdc_events {
-    uint64_t seen[ARRAY_SIZE(acdc_events)];
 };
 
 static struct acdc *
@@ -90,7 +65,6 @@ acdc_netdev_create(void)
     an->config.idle_timeout = ACDC_IDLE_TIMEOUT_DEFAULT;
     an->config.exid = ACDC_OPT_EXID;
     ovs_list_init(&an->ports);
-    shash_init(&an->events);
     return an;
 }
 
@@ -103,7 +77,6 @@ acdc_netdev_destroy(struct acdc_netdev *an)
     if (engine) {
         acdc_destroy(engine);
     }
-    shash_destroy_free_data(&an->events);
     ovs_mutex_destroy(&an->mutex);
     free(an);
 }
@@ -308,58 +281,6 @@ acdc_netdev_ingress(struct acdc_port *port, struct dp_packet_batch *batch,
 
 /* The main loop's part. */
 
-/* The names of the tenant's ports, for a log line. */
-static void
-acdc_netdev_format_ports(const struct acdc_netdev *an, const char *tenant,
-                         struct ds *ds)
-{
-    const struct acdc_netdev_port *port;
-    const char *sep = "";
-
-    LIST_FOR_EACH (port, node, &an->ports) {
-        if (!strcmp(port->tenant, tenant)) {
-            ds_put_format(ds, "%s%s", sep, port->name);
-            sep = ", ";
-        }
-    }
-}
-
-static void
-acdc_netdev_log_events(struct acdc_netdev *an, struct acdc *engine)
-    OVS_REQUIRES(an->mutex)
-{
-    static struct vlog_rate_limit rl = VLOG_RATE_LIMIT_INIT(6, 12);
-    struct acdc_tenant_stats stats;
-
-    for (unsigned int idx = 0;
-         !acdc_tenant_stats_nth(engine, idx, &stats); idx++) {
-        struct acdc_events *events = shash_find_data(&an->events, stats.name);
-
-        if (!events) {
-            events = xzalloc(sizeof *events);
-            shash_add(&an->events, stats.name, events);
-        }
-        for (size_t i = 0; i < ARRAY_SIZE(acdc_events); i++) {
-            const struct acdc_event *e = &acdc_events[i];
-            uint64_t value = stats.counters[e->counter];
-
-            /* Less: the tenant was removed and made again. */
-            if (value > events->seen[i]
-                && !vlog_should_drop(&this_module, e->level, &rl)) {
-                struct ds ports = DS_EMPTY_INITIALIZER;
-
-                acdc_netdev_format_ports(an, stats.name, &ports);
-                VLOG(e->level, "tenant %s (ports: %s): %s +%"PRIu64": %s",
-                     stats.name, ds_cstr(&ports),
-                     acdc_counter_names[e->counter], value - events->seen[i],
-                     acdc_counter_help[e->counter]);
-                ds_destroy(&ports);
-            }
-            events->seen[i] = value;
-        }
-    }
-}
-
 /* Tells the engine MTUs that changed: netdev-dpdk changes them some time after
  * the configuration did. */
 static void
@@ -391,10 +312,6 @@ acdc_netdev_run(struct acdc_netdev *an)
     if (now >= an->next_pass) {
         an->next_pass = now + PASS_INTERVAL_MS;
         acdc_netdev_refresh_mtus(an, engine);
-        if (now >= an->next_events) {
-            an->next_events = now + EVENTS_INTERVAL_MS;
-            acdc_netdev_log_events(an, engine);
-        }
     }
 
     long long int start = time_usec();
@@ -487,7 +404,6 @@ acdc_netdev_del_tenant(struct dpif *dpif, const char *name)
         }
     }
     error = engine ? acdc_tenant_del(engine, name) : ENOENT;
-    free(shash_find_and_delete(&an->events, name));
     ovs_mutex_unlock(&an->mutex);
 
     return error;

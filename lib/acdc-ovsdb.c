@@ -42,6 +42,20 @@ COVERAGE_DEFINE(acdc_stats_update);
 /* A hypervisor binds a few hundred ports when it starts. */
 static struct vlog_rate_limit rl = VLOG_RATE_LIMIT_INIT(60, 500);
 
+/* Counters that an operator wants to hear of when they move. */
+static const struct event {
+    enum acdc_counter counter;
+    enum vlog_level level;
+} events[] = {
+    { ACDC_C_POLICED_PACKETS, VLL_INFO },
+    { ACDC_C_FORGED, VLL_WARN },
+    { ACDC_C_FEEDBACK_BAD, VLL_WARN },
+    { ACDC_C_FEEDBACK_LOST, VLL_INFO },
+    { ACDC_C_UNTOUCHED_TABLE_FULL, VLL_WARN },
+    { ACDC_C_UNTOUCHED_HALF_OPEN, VLL_WARN },
+    { ACDC_C_UNTOUCHED_MEMORY, VLL_WARN },
+};
+
 struct tenant {
     struct acdc_ovsdb_tenant up;
     unsigned int generation;    /* Of 'up.config'; never 0. */
@@ -51,6 +65,8 @@ struct tenant {
 
     /* Sums over the datapaths, at the latest update of statistics. */
     struct acdc_tenant_stats stats;
+    bool has_stats;             /* There was one. */
+    uint64_t seen[ARRAY_SIZE(events)]; /* Of 'stats', last looked at. */
 };
 
 /* A datapath type in use. */
@@ -915,6 +931,50 @@ add_stats(struct acdc_tenant_stats *sum, const struct acdc_tenant_stats *s)
     }
 }
 
+/* Appends the names of the ports that are bound to 'tenant'. */
+static void
+put_ports(const char *tenant, struct ds *ds)
+{
+    struct shash_node *node;
+    const char *sep = "";
+
+    SHASH_FOR_EACH (node, &guests) {
+        const struct guest *g = node->data;
+
+        if (!g->error && !strcmp(g->tenant, tenant)) {
+            ds_put_format(ds, "%s%s", sep, node->name);
+            sep = ", ";
+        }
+    }
+}
+
+/* Logs which of 'events' happened since the last time.  The first time, as
+ * after a restart, there is nothing to compare the kernel's counters with. */
+static void
+log_events(const char *name, struct tenant *t)
+{
+    static struct vlog_rate_limit events_rl = VLOG_RATE_LIMIT_INIT(6, 12);
+
+    for (size_t i = 0; i < ARRAY_SIZE(events); i++) {
+        const struct event *e = &events[i];
+        uint64_t value = t->stats.counters[e->counter];
+
+        /* Less: a datapath went, or was made again. */
+        if (t->has_stats && value > t->seen[i]
+            && !vlog_should_drop(&this_module, e->level, &events_rl)) {
+            struct ds ports = DS_EMPTY_INITIALIZER;
+
+            put_ports(name, &ports);
+            VLOG(e->level, "tenant %s (ports: %s): %s +%"PRIu64": %s", name,
+                 ds_cstr(&ports), acdc_counter_names[e->counter],
+                 value - t->seen[i], acdc_counter_help[e->counter]);
+            ds_destroy(&ports);
+        }
+        t->seen[i] = value;
+    }
+    t->has_stats = true;
+}
+
 static void
 collect_stats(void)
 {
@@ -942,6 +1002,9 @@ collect_stats(void)
             }
         }
         dpif_close(dpif);
+    }
+    SHASH_FOR_EACH (node, &tenants) {
+        log_events(node->name, node->data);
     }
 }
 

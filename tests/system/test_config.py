@@ -707,6 +707,28 @@ def test_statistics_column(switch: Switch) -> None:
     wait_for("no flow", lambda: switch.get("acdc", "blue", "statistics").get("flows_created") == 0)
 
 
+def test_log(switch: Switch) -> None:
+    """What an operator should hear of, looked at as often as statistics are."""
+    switch.ovs.tenant("blue")
+    switch.ovs.vsctl("set", "acdc", "blue", "other_config:max-half-open=1")
+    switch.ovs.bind("vnet0", "blue")
+    wait_for("statistics", lambda: switch.get("acdc", "blue", "statistics"))
+    log = len(switch.ovs.log.read_text())
+    for sport in (1000, 1001, 1002):
+        switch.syn(sport)
+    line = r"WARN\|tenant blue \(ports: vnet0\): untouched_half_open \+(\d): "
+
+    def logged() -> int:
+        return sum(map(int, re.findall(line, switch.ovs.log.read_text()[log:])))
+
+    wait_for("the log", lambda: logged() == 2, 12)
+    # Of a tenant made again, nothing is old.
+    switch.ovs.vsctl("destroy", "acdc", "blue")
+    switch.ovs.tenant("blue")
+    wait_for("statistics", lambda: switch.get("acdc", "blue", "statistics"))
+    assert logged() == 2
+
+
 # ovs-appctl.
 
 
