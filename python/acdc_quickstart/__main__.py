@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import shlex
@@ -65,14 +66,26 @@ def _phases(text: str) -> list[str]:
 
 
 def _seconds(text: str) -> float:
-    if (value := float(text)) < 4:
-        raise argparse.ArgumentTypeError("want 4 or more, of which 2 are not counted")
+    if not 4 <= (value := float(text)) < math.inf:
+        raise argparse.ArgumentTypeError(f"'{text}': want 4 or more, of which 2 are not counted")
     return value
 
 
 def _beta(text: str) -> float:
     if not 0 <= (value := float(text)) <= 1:
-        raise argparse.ArgumentTypeError("want 0 to 1")
+        raise argparse.ArgumentTypeError(f"'{text}': want 0 to 1")
+    return value
+
+
+def _buffer(text: str) -> float:
+    if not 0 < (value := float(text)) <= 10_000:
+        raise argparse.ArgumentTypeError(f"'{text}': want more than 0 to 10000")
+    return value
+
+
+def _count(text: str) -> int:
+    if not 1 <= (value := int(text)) <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"'{text}': want 1 to 1000000")
     return value
 
 
@@ -85,8 +98,8 @@ def arguments() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--rate", type=_rate, default=_rate("100mbit"), help="of the bottleneck (100mbit)")
-    add("--k", type=int, default=40, metavar="PACKETS", help="marking threshold (%(default)s)")
-    add("--buffer", type=float, default=48.0, metavar="MS", help="at that rate (%(default)s)")
+    add("--k", type=_count, default=40, metavar="PACKETS", help="marking threshold (%(default)s)")
+    add("--buffer", type=_buffer, default=48.0, metavar="MS", help="at that rate (%(default)s)")
     add("--seconds", type=_seconds, default=12.0, help="of a phase, beta takes two (%(default)s)")
     add(
         "--stacks",
@@ -104,7 +117,8 @@ def arguments() -> argparse.ArgumentParser:
     )
     add("--skip-install", action="store_true", help="install no packages")
     add("--skip-build", action="store_true", help="neither install nor build: use build/env")
-    add("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="of make (%(default)s)")
+    jobs = os.cpu_count() or 1
+    add("--jobs", type=_count, default=jobs, metavar="N", help="of make (%(default)s)")
     add("--no-plot", action="store_true", help="write no PNG")
     add("--json", action="store_true", help="print the JSON instead of the table")
     return parser
@@ -221,7 +235,8 @@ def main() -> int:
     if args.stacks is not None and len(args.stacks) < (2 if "beta" in args.phases else 1):
         parser.error("--stacks: two flows at the least, or no beta phase")
     if os.geteuid() != 0:
-        print(f"acdc-quickstart: run it as root: sudo {sys.argv[0]}", file=sys.stderr)
+        command = shlex.join(["sudo", "utilities/acdc-quickstart", *sys.argv[1:]])
+        print(f"acdc-quickstart: run it as root: {command}", file=sys.stderr)
         return 2
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -88,12 +89,30 @@ def test_targets(results: tuple[str, Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    "args", [["--rate", "fast"], ["--phases", "later"], ["--beta", "2"], ["--seconds", "1"]]
+    "args",
+    [
+        ["--rate", "fast"],
+        ["--phases", "later"],
+        ["--beta", "2"],
+        ["--seconds", "1"],
+        ["--seconds", "nan"],
+        ["--k", "-3"],
+        ["--buffer", "0"],
+        ["--jobs", "0"],
+    ],
 )
 def test_wrong_arguments(args: list[str]) -> None:
     done = quickstart(*args)
     assert done.returncode == 2
-    assert args[0] in done.stderr
+    assert re.search(f"argument {args[0]}: '{args[1]}': want ", done.stderr)
+
+
+def test_not_as_root() -> None:
+    # In a user namespace without users nobody is root, and files stay readable.
+    command = ["unshare", "--user", str(PROGRAM), "--k", "60"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "as root: sudo utilities/acdc-quickstart --k 60" in done.stderr
 
 
 def test_failing_phase(tmp_path: Path) -> None:
