@@ -50,6 +50,7 @@ def test_compiles_against_stock_headers(tmp_path: Path) -> None:
     ("arguments", "text"),
     [
         (["build", "-k", "5.10.0-1-amd64"], "linux-headers-5.10.0-1-amd64"),
+        (["build", "-k", "5.10.0-1-amd64"], "5.10.0-1-amd64: the patches are for Linux 6.1"),
         (["source"], "DIR goes with source"),
         (["instal"], "invalid choice"),
     ],
