@@ -71,29 +71,16 @@ class Task:
             raise self.error
 
 
-class Transfer:
-    """A stream of random bytes from 'source' to 'sink', hashed at both ends.
+class Stream:
+    """Random bytes from socket 'out' to socket 'into', hashed at both ends.
     Without 'size' it goes on until stop()."""
 
-    def __init__(
-        self,
-        source: Netns,
-        sink: Netns,
-        address: str,
-        port: int = 5001,
-        size: int | None = None,
-        algorithm: str | None = None,
-        listen_on: str | None = None,
-    ) -> None:
+    def __init__(self, out: socket.socket, into: socket.socket, size: int | None = None) -> None:
         self.sent = self.received = 0
         self._size = size
         self._stop = threading.Event()
         self._sent_hash, self._received_hash = hashlib.blake2b(), hashlib.blake2b()
-        listener = listen(sink, listen_on or address, port)
-        self._out = connect(source, address, port, algorithm)
-        self._in, _peer = listener.accept()
-        self._in.settimeout(60)
-        listener.close()
+        self._out, self._into = out, into
         self._started = time.monotonic()
         self._seconds = 0.0
         self._tasks = [Task(self._receive), Task(self._send)]
@@ -112,7 +99,7 @@ class Transfer:
         self._out.shutdown(socket.SHUT_WR)
 
     def _receive(self) -> None:
-        while data := self._in.recv(CHUNK):
+        while data := self._into.recv(CHUNK):
             self._received_hash.update(data)
             self.received += len(data)
         self._seconds = time.monotonic() - self._started
@@ -122,15 +109,48 @@ class Transfer:
 
     def finish(self, timeout: float = 90) -> float:
         """Waits for the end, compares, and returns bytes a second."""
-        try:
-            for task in self._tasks:
-                task.join(timeout)
-        finally:
-            self._out.close()
-            self._in.close()
+        for task in self._tasks:
+            task.join(timeout)
         assert self.received == self.sent
         assert self._received_hash.digest() == self._sent_hash.digest()
         return self.received / self._seconds
+
+
+def open_connection(
+    source: Netns,
+    sink: Netns,
+    address: str,
+    port: int = 5001,
+    algorithm: str | None = None,
+    listen_on: str | None = None,
+) -> tuple[socket.socket, socket.socket]:
+    """Both ends of it, that of 'source' first."""
+    with listen(sink, listen_on or address, port) as listener:
+        near = connect(source, address, port, algorithm)
+        far, _peer = listener.accept()
+    far.settimeout(60)
+    return near, far
+
+
+class Transfer(Stream):
+    """A stream from 'source' to 'sink' over a connection of its own."""
+
+    def __init__(
+        self,
+        source: Netns,
+        sink: Netns,
+        address: str,
+        port: int = 5001,
+        size: int | None = None,
+        algorithm: str | None = None,
+        listen_on: str | None = None,
+    ) -> None:
+        near, far = open_connection(source, sink, address, port, algorithm, listen_on)
+        super().__init__(near, far, size)
+
+    def finish(self, timeout: float = 90) -> float:
+        with self._out, self._into:
+            return super().finish(timeout)
 
 
 class Echo:

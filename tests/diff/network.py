@@ -49,8 +49,9 @@ def batch(ns: Netns, program: list[str], lines: list[str]) -> None:
         raise RuntimeError(f"{program}: {done.stderr}{done.stdout}")
 
 
-def make_pairs(ovs: Ovs, count: int, draw: random.Random) -> list[Pair]:
-    pairs = [Pair(index, draw) for index in range(count)]
+def make_pairs(ovs: Ovs, count: int, draw: random.Random, trouble: bool) -> list[Pair]:
+    """'trouble': whether the routers are to make any."""
+    pairs = [Pair(index, draw, trouble) for index in range(count)]
     for pair in pairs:
         batch(ovs.ns, ["ip"], pair.links())
     ports = [port for pair in pairs for port in pair.ports]
@@ -112,16 +113,17 @@ class Relay:
 class Pair:
     """Two guests and the router between them."""
 
-    def __init__(self, index: int, draw: random.Random) -> None:
+    def __init__(self, index: int, draw: random.Random, trouble: bool) -> None:
         self.index = index
         self.tenant = f"t{index}"
         self.guests = [Netns(), Netns()]
         self.router = Netns()
         # The userspace datapath: natively, on devices without tags and offloads.
-        self.relay = Relay() if datapath_type() == "netdev" else None
+        native = datapath_type() == "netdev"
+        self.relay = Relay() if native and trouble else None
         self.mtu = draw.choices([1500, 1400, 9000], [6, 2, 2], k=2)
-        self.tags = [0, 0] if self.relay else draw.choices([0, 1, 2], [3, 1, 1], k=2)
-        self.offload = draw.random() < 0.5 and not self.relay
+        self.tags = [0, 0] if native else draw.choices([0, 1, 2], [3, 1, 1], k=2)
+        self.offload = draw.random() < 0.5 and not native
         # Of each side: the guest's port, that of the router.
         self.guest_ports = [f"g{side}-{index}" for side in (0, 1)]
         self.uplinks = [f"u{side}-{index}" for side in (0, 1)]

@@ -16,7 +16,14 @@ import pytest
 
 from acdc_testlib.netns import Netns, wait_for
 from acdc_testlib.ovs import Ovs, datapath_type
-from acdc_testlib.traffic import Echo, Task, Transfer, echo_once
+from acdc_testlib.traffic import (
+    Echo,
+    Stream,
+    Task,
+    Transfer,
+    echo_once,
+    open_connection,
+)
 from acdc_testlib.wire import flow_list, tenant_counters
 
 A4, B4, A6, B6 = "10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2"
@@ -242,6 +249,29 @@ def test_policy_changes_under_traffic(guests: Guests) -> None:
         wait_for("data", lambda t=transfer, s=seen: t.received > s + MB)  # type: ignore[misc]
         transfer.stop()
         transfer.finish()
+
+
+def test_windows_that_shrink_both_ways(guests: Guests) -> None:
+    """Both ends send much, and then may have less in flight than they have: each has
+    to hear of the other's ACKs all the same."""
+    near, far = open_connection(guests.a, guests.b, B4)
+    with near, far:
+        streams = [Stream(near, far), Stream(far, near)]
+        for _ in range(5):
+            for window in (0, 3000):
+                guests.ovs.tenant("blue", max_window=window)
+                marks = [stream.received for stream in streams]
+                for stream, mark in zip(streams, marks, strict=True):
+                    wait_for(
+                        f"data with max_window={window}",
+                        lambda s=stream, m=mark: s.received > m + MB,  # type: ignore[misc]
+                        timeout=20,
+                    )
+        for stream in streams:
+            stream.stop()
+        for stream in streams:
+            stream.finish()
+    assert guests.counters()["ack_renumbered"] > 0
 
 
 def test_one_guest_without_a_tenant(guests: Guests) -> None:
