@@ -130,23 +130,32 @@ ack_number(const struct acdc_flow *f, const struct acdc_pkt *p)
  * which takes nothing beyond.  But if it is ours the peer has got all, expects
  * more, and drops an ACK from before that (RFC 9293 section 3.10.7.4): where
  * both ends send data and have such a window, neither hears of anything again.
- * So ACKs get SND.NXT.  A probe (keep-alive or of a zero window) is to be
- * answered because it is just before SND.UNA, and stays. */
+ * So ACKs get what they would have with the peer's own window.  A probe
+ * (keep-alive or of a zero window) is to be answered because it is just before
+ * SND.UNA, and stays. */
 static void
 renumber_ack(struct acdc_ctx *ctx, const struct acdc_flow *f,
              struct acdc_pkt *p)
 {
     uint8_t flags = p->tcp_flags & (ACDC_TCP_FIN | ACDC_TCP_ACK);
+    uint32_t seq;
 
     if (!(f->flags & ACDC_F_SHRUNK) || p->payload || flags != ACDC_TCP_ACK
         || !seq_before(p->seq, f->snd_nxt) || p->seq == f->snd_una - 1) {
+        return;
+    }
+    seq = f->snd_una + ((uint32_t) f->peer_window << f->peer_wscale);
+    if (seq_after(seq, f->snd_nxt)) {
+        seq = f->snd_nxt;
+    }
+    if (!seq_before(p->seq, seq)) {
         return;
     }
     if (!acdc_pkt_make_writable(p)) {
         ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
         return;
     }
-    acdc_pkt_set_seq(p, f->snd_nxt);
+    acdc_pkt_set_seq(p, seq);
     ACDC_COUNT(ctx, ACK_RENUMBERED, 1);
 }
 

@@ -739,6 +739,11 @@ test_renumbering(void)
            s.guest[0].snd_nxt, "it has it already");
     is_u64(leaves_with(&s, ACDC_TCP_ACK, una + 1447), una + 1447,
            "a probe stays");
+    s.guest[1].window = 20;
+    packet_free(sim_ack(&s, 1));
+    is_u64(leaves_with(&s, ACDC_TCP_ACK, una + 1448 + 2000),
+           una + 1448 + (20 << 7), "no more than the peer's own window");
+    s.guest[1].window = 0xffff;
     /* Its guest has not got the last ACK. */
     s.guest[1].rcv_nxt = s.guest[0].snd_nxt;
     packet_free(sim_ack(&s, 1));
@@ -750,7 +755,7 @@ test_renumbering(void)
            "a RST that answers a packet stays");
     is_u64(leaves_with(&s, ACDC_TCP_RST | ACDC_TCP_ACK, edge),
            s.guest[0].snd_nxt, "one that aborts does not");
-    is_u64(sim_counter(&s, 0, ACDC_C_ACK_RENUMBERED), 4, "counted");
+    is_u64(sim_counter(&s, 0, ACDC_C_ACK_RENUMBERED), 5, "counted");
     sim_done(&s);
 
     /* A window that the peer made smaller itself. */
