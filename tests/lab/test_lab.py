@@ -132,6 +132,20 @@ def test_tunnels(lab: Any, tunnel: str) -> None:
         assert acdc["rtt_us"][quantile] <= 1.3 * native["rtt_us"][quantile]
 
 
+def test_data_both_ways(lab: Any) -> None:
+    """Drops cut the windows at both ends of a connection: it must not stand still."""
+    result = lab("twoway --stack cubic --acdc --flows 4 --seconds 0.4 --mark 0 --buffer 50000")
+    assert_clean(result)
+    # Windows did end before what guests had sent.
+    assert counters(result)["ack_renumbered"] > 0
+    assert list(result["directions"]) == ["left to right", "right to left"]
+    for way in result["directions"].values():
+        assert len(way["shares_mbps"]) == 3
+        assert way["jain"] >= 0.9
+    # The least retransmission timeout is 10 ms.
+    assert max(results.longest_pause(f) for f in result["flows"] if f["kind"] == "bulk") < 0.1
+
+
 def test_flows_outlive_a_restart_of_ovs_vswitchd(lab: Any) -> None:
     line = "dumbbell --flows 3 --seconds 0.6 --restart 0.3"
     plain = lab(f"{line} --stack dctcp --plain")
@@ -186,3 +200,6 @@ def test_figures() -> None:
     samples = [[0.0, 0.0], [0.5, 125_000.0], [1.0, 375_000.0]]
     assert results.goodput(samples, 0, 1) == 3
     assert results.series(samples) == [(0.5, 2.0), (1.0, 4.0)]
+    assert results.pause(samples) == 0
+    assert results.pause([[0.0, 1], [0.5, 1], [0.75, 1], [1.0, 2], [1.5, 2]]) == 0.75
+    assert results.pause([]) == 0

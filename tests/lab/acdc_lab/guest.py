@@ -287,6 +287,7 @@ class Run:
         flows = []
         rtt: list[float] = []
         fct: dict[str, list[float]] = {}
+        directions: dict[str, list[float]] = {}  # Goodput of each stream from a switch to another.
         pooled: dict[str, list[float]] = {}  # Of 'small1', 'small2': 'small'.
         begin = options.seconds * 0.1  # Past everyone's slow start.
         for traffic, output in outputs:
@@ -300,11 +301,22 @@ class Run:
                 flow["error"] = output["error"]
             if traffic.kind == "bulk":
                 samples = output.get("samples", [])
-                flow["goodput_mbps"] = results.goodput(
-                    samples, max(0.0, begin - traffic.start), options.seconds
-                )
-                flow["goodput_series"] = results.series(samples)
-                flow["tcp_info"] = {"fields": output.get("fields", []), "samples": samples}
+                fields = output.get("fields", [])
+                ends = [self.net.hosts[name].switch for name in (traffic.source, traffic.to[0])]
+                ways = [("", "bytes_acked", ends)]
+                if "--both" in traffic.args:
+                    ways.append(("_back", "bytes_received", ends[::-1]))
+                for suffix, field, (near, far) in ways:
+                    column = fields.index(field) if samples else 0
+                    progress = [[sample[0], sample[column]] for sample in samples]
+                    share = results.goodput(
+                        progress, max(0.0, begin - traffic.start), options.seconds
+                    )
+                    directions.setdefault(f"{near} to {far}", []).append(share)
+                    flow[f"goodput{suffix}_mbps"] = share
+                    flow[f"goodput{suffix}_series"] = results.series(progress)
+                    flow[f"pause{suffix}_s"] = results.pause(progress)
+                flow["tcp_info"] = {"fields": fields, "samples": samples}
                 flow |= {key: value for key, value in output.items() if key.endswith("_us")}
             elif traffic.kind in ("rpc", "query"):
                 flow["rtt_us"] = results.distribution(output.get("rtt_us", []))
@@ -321,11 +333,10 @@ class Run:
                         fct.setdefault(group, []).append(time_taken * 1e3)
                 flow["flows"] = output.get("flows", [])
             flows.append(flow)
-        shares = [flow["goodput_mbps"] for flow in flows if flow["kind"] == "bulk"]
         result: dict[str, Any] = {
             "flows": flows,
-            "goodput_mbps": sum(shares),
-            "jain": results.jain(shares) if shares else None,
+            **results.sharing([share for shares in directions.values() for share in shares]),
+            "directions": {name: results.sharing(shares) for name, shares in directions.items()},
             "rtt_us": results.distribution(rtt),
             "rtt_cdf": results.cdf(rtt),
             "rpc_us": {name: results.distribution(values) for name, values in pooled.items()},

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -80,12 +81,38 @@ def goodput(samples: list[list[float]], begin: float, end: float) -> float:
     return (inside[-1][1] - inside[0][1]) * 8e-6 / (inside[-1][0] - inside[0][0])
 
 
+def sharing(shares: list[float]) -> dict[str, Any]:
+    return {"goodput_mbps": sum(shares), "jain": jain(shares), "shares_mbps": shares}
+
+
+def pause(samples: list[list[float]]) -> float:
+    """The longest time, in seconds, between samples without a byte acknowledged."""
+    longest = 0.0
+    for _, same in itertools.groupby(samples, key=lambda sample: sample[1]):
+        times = [sample[0] for sample in same]
+        longest = max(longest, times[-1] - times[0])
+    return longest
+
+
 def difference(after: dict[str, int], before: dict[str, int]) -> dict[str, int]:
     return {name: after.get(key, 0) - before.get(key, 0) for name, key in COUNTERS.items()}
 
 
 def total(rows: list[dict[str, int]]) -> dict[str, int]:
     return {name: sum(row[name] for row in rows) for name in COUNTERS}
+
+
+def shares(result: dict[str, Any]) -> str:
+    """What summary() says of streams of bulk data."""
+    jain_index = "-" if result["jain"] is None else f"{result['jain']:.4f}"
+    each = " ".join(f"{share:.0f}" for share in result["shares_mbps"])
+    return f"{result['goodput_mbps']:.0f}  Jain {jain_index}  each: {each}"
+
+
+def longest_pause(flow: dict[str, Any]) -> float:
+    """Of a bulk flow, in both directions."""
+    longest: float = max(flow["pause_s"], flow.get("pause_back_s", 0))
+    return longest
 
 
 def summary(result: dict[str, Any]) -> str:
@@ -99,10 +126,10 @@ def summary(result: dict[str, Any]) -> str:
         )
     bulk = [flow for flow in result["flows"] if flow["kind"] == "bulk"]
     if bulk:
-        shares = " ".join(f"{flow['goodput_mbps']:.0f}" for flow in bulk)
-        lines.append(
-            f"goodput Mbit/s: {result['goodput_mbps']:.0f}  Jain {result['jain']:.4f}  each: {shares}"
-        )
+        lines.append(f"goodput Mbit/s: {shares(result)}")
+        if any("goodput_back_mbps" in flow for flow in bulk):
+            lines += [f"{name}: {shares(way)}" for name, way in result["directions"].items()]
+            lines.append(f"longest pause: {max(map(longest_pause, bulk)) * 1e3:.0f} ms")
     for name, times in result.get("rpc_us", {}).items():
         if times["n"] and name != "probe":
             lines.append(

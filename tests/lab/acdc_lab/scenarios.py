@@ -174,6 +174,20 @@ def dumbbell(options: Options) -> Plan:
 
 
 @scenario
+def twoway(options: Options) -> Plan:
+    """bulk data in both directions, every other connection carries both (default 8)"""
+    count = options.flows or 8
+    offset = jitter(options)
+    traffic = [probe("sp", "rp")]
+    for i in range(1, count + 1):
+        # Two connect from the left, the next two from the right.
+        source, to = (f"s{i}", f"r{i}") if (i - 1) % 4 < 2 else (f"r{i}", f"s{i}")
+        args = [] if i % 2 else ["--both"]
+        traffic.append(Traffic(f"f{i}", "bulk", source, [to], offset(), args=args))
+    return between(pairs(options, count), traffic)
+
+
+@scenario
 def incast(options: Options) -> Plan:
     """N senders to one receiver (default 16)"""
     count = options.flows or 16

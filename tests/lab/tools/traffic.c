@@ -5,7 +5,7 @@
  *
  *   traffic server --port P [--cc NAME]
  *   traffic bulk   --to ADDR --port P [--cc NAME] --start NS --seconds S
- *                  [--interval S] [--bytes N]
+ *                  [--interval S] [--bytes N] [--both]
  *   traffic rpc    --to ADDR --port P [--cc NAME] --start NS --seconds S
  *                  [--request N] [--response N] [--interval S] [--seed N]
  *   traffic flows  --to ADDR,ADDR... --port P [--cc NAME] --start NS
@@ -16,6 +16,7 @@
  *                  --seconds S [--request N] [--response N] [--interval S]
  *                  [--seed N]
  *
+ * With --both the server sends bulk data on the same connection.
  * Clients start at --start on CLOCK_MONOTONIC and print one JSON object.
  * Times in the output are seconds since --start, but RTTs, which are
  * microseconds; sizes are bytes. */
@@ -52,7 +53,7 @@
 /* What a client says first on each connection. */
 struct hello {
     uint64_t request;           /* Bytes of each request, 0: sink to the end. */
-    uint64_t response;          /* Bytes of each answer. */
+    uint64_t response;          /* Bytes of each answer, or beside the sink. */
 };
 
 struct options {
@@ -60,6 +61,7 @@ struct options {
     int64_t start;              /* ns */
     double seconds, interval, rate;
     uint64_t request, response, bytes, seed, parallel;
+    bool both;
 };
 
 static struct options opt;
@@ -162,14 +164,30 @@ static bool receive_all(int fd, uint64_t n)
 
 /* Server. ----------------------------------------------------------------- */
 
+static void *bulk_receive(void *arg)
+{
+    int fd = (int) (intptr_t) arg;
+
+    receive_all(fd, UINT64_MAX);
+    return NULL;
+}
+
 static void *serve(void *arg)
 {
     int fd = (int) (intptr_t) arg;
     struct hello h;
 
     if (recv(fd, &h, sizeof h, MSG_WAITALL) == sizeof h) {
-        if (!h.request) {
-            receive_all(fd, UINT64_MAX);
+        if (!h.request && h.response) {
+            pthread_t thread;
+
+            if (pthread_create(&thread, NULL, bulk_receive, arg)) {
+                fail("thread");
+            }
+            send_all(fd, h.response);
+            pthread_join(thread, NULL);
+        } else if (!h.request) {
+            bulk_receive(arg);
         } else {
             while (receive_all(fd, h.request) && send_all(fd, h.response)) {
                 continue;
@@ -296,6 +314,7 @@ static void bulk(void)
 {
     int64_t step = opt.interval * 1e9;
     int64_t end = opt.start + (int64_t) (opt.seconds * 1e9);
+    uint64_t back = opt.both ? opt.bytes ? opt.bytes : UINT64_MAX : 0;
     struct tcp_info info = { 0 };
     pthread_t thread;
     bool comma = false;
@@ -303,14 +322,16 @@ static void bulk(void)
     int fd;
 
     sleep_until(opt.start);
-    fd = connect_to(opt.to, (struct hello) { 0, 0 });
+    fd = connect_to(opt.to, (struct hello) { 0, back });
     if (fd < 0) {
         printf("{\"connected\": null, \"error\": \"%s\", \"samples\": []}\n",
                strerror(errno));
         return;
     }
     connected = now_ns();
-    if (pthread_create(&thread, NULL, bulk_send, (void *) (intptr_t) fd)) {
+    if (pthread_create(&thread, NULL, bulk_send, (void *) (intptr_t) fd)
+        || (opt.both && pthread_create(&thread, NULL, bulk_receive,
+                                       (void *) (intptr_t) fd))) {
         fail("thread");
     }
     printf("{\"connected\": %.9f, \"samples\": [", elapsed(connected));
@@ -323,19 +344,20 @@ static void bulk(void)
         sleep_until(t);
         info = get_info(fd);
         printf("%s\n[%.6f, %"PRIu64", %u, %u, %u, %u, %u, %u, %u, %u, %u, %u, "
-               "%u, %d]",
+               "%u, %d, %"PRIu64"]",
                comma ? "," : "", elapsed(now_ns()),
                (uint64_t) info.tcpi_bytes_acked, info.tcpi_snd_cwnd,
                info.tcpi_snd_ssthresh, info.tcpi_rtt, info.tcpi_unacked,
                info.tcpi_total_retrans, info.tcpi_lost, info.tcpi_delivered,
                info.tcpi_delivered_ce, info.tcpi_snd_wnd, info.tcpi_min_rtt,
-               info.tcpi_ca_state, dctcp_alpha(fd));
+               info.tcpi_ca_state, dctcp_alpha(fd),
+               (uint64_t) info.tcpi_bytes_received);
         comma = true;
     }
     printf("],\n\"fields\": [\"t\", \"bytes_acked\", \"cwnd\", \"ssthresh\", "
            "\"rtt_us\", \"unacked\", \"retrans\", \"lost\", \"delivered\", "
            "\"delivered_ce\", \"snd_wnd\", \"min_rtt_us\", "
-           "\"ca_state\", \"alpha\"],\n"
+           "\"ca_state\", \"alpha\", \"bytes_received\"],\n"
            "\"bytes\": %"PRIu64", \"mss\": %u, \"busy_us\": %"PRIu64", "
            "\"rwnd_limited_us\": %"PRIu64", \"sndbuf_limited_us\": %"PRIu64"}\n",
            (uint64_t) info.tcpi_bytes_acked, info.tcpi_snd_mss,
@@ -653,6 +675,7 @@ int main(int argc, char **argv)
         { "rate", required_argument, NULL, 'R' },
         { "seed", required_argument, NULL, 'e' },
         { "parallel", required_argument, NULL, 'P' },
+        { "both", no_argument, NULL, 'B' },
         { NULL, 0, NULL, 0 },
     };
     const char *mode = argc > 1 ? argv[1] : "";
@@ -675,6 +698,7 @@ int main(int argc, char **argv)
         case 'z': opt.sizes = optarg; break;
         case 'R': opt.rate = atof(optarg); break;
         case 'P': opt.parallel = strtoull(optarg, NULL, 10); break;
+        case 'B': opt.both = true; break;
         case 'e': opt.seed = strtoull(optarg, NULL, 10); break;
         default: return 2;
         }
