@@ -140,10 +140,12 @@ class Run:
         for ovs in self.net.hypervisors:
             rows = {row["name"]: row for row in ovs.acdc("show")["tenants"]}
             for name in sorted(set(tenants.values())):
-                # Refused, as by a module that is older than ovs-vswitchd.
-                if "error" in rows.get(name, {"error": "the datapath has no such tenant"}):
+                # Refused, as by a module that is older than ovs-vswitchd, or an
+                # unknown key.
+                row = rows.get(name, {"error": "the datapath has no such tenant"})
+                if "error" in row or "warning" in row:
                     status = ovs.vsctl("get", "acdc", name, "status")
-                    raise CommandError(f"tenant {name} is not in effect: {status}")
+                    raise CommandError(f"tenant {name} is not as asked for: {status}")
 
     def _servers(self) -> None:
         targets = {name for traffic in self.plan.traffic for name in traffic.to}
@@ -388,7 +390,7 @@ def main() -> int:
         (args.run_dir / "result.json").write_text(json.dumps(result))
         status = 0
     except (CommandError, am.OvsError, am.QueueError) as problem:
-        say(f"failed: {problem}")
+        (args.run_dir / "failure.txt").write_text(str(problem))
     except Exception:
         error = traceback.format_exc()
         (args.run_dir / "error.txt").write_text(error)
