@@ -216,6 +216,7 @@ restart(struct acdc_ctx *ctx, struct acdc_flow *f)
     f->sack_loss = 0;
     f->out_window = f->peer_window = 0;
     f->tx_total = f->fb_total = f->fb_ce = f->silent = 0;
+    f->irs = f->rcv_nxt = 0;
     f->rx_total = f->rx_ce = f->rx_told_total = 0;
     f->srtt_us8 = 0;
     f->policy_gen = 0;
@@ -247,13 +248,18 @@ void
 acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
 {
     struct acdc_flow *f = find_or_create(ctx, p);
+    uint32_t end = p->seq + 1 + p->payload;
     const struct acdc_params *params;
 
     if (!f) {
         return;
     }
     acdc_lock(&f->lock);
-    if (f->flags & ACDC_F_DEAD) {
+    if ((f->flags & ACDC_F_DEAD)
+        || (f->state == ACDC_FLOW_ESTABLISHED && (f->flags & ACDC_F_LAW)
+            && f->iss == p->seq)) {
+        /* The latter was sent again before the guest got the SYN-ACK that the
+         * engine has seen, and is of the same connection. */
         acdc_unlock(&f->lock);
         return;
     }
@@ -268,13 +274,17 @@ acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         f->flags |= reused ? ACDC_F_REUSED : 0;
     }
     f->seen_ms = ctx->now_ms;
+    /* Data of TCP Fast Open is not sent again with the SYN, but the SYN-ACK may
+     * acknowledge it. */
+    if (!f->n_syns || f->iss != p->seq || seq_after(end, f->snd_nxt)) {
+        f->snd_nxt = end;
+    }
     if (f->n_syns < ACDC_SYNS_MAX) {
         f->n_syns++;
     }
     f->iss = p->seq;
     f->snd_una = f->out_ack = p->seq;
-    f->snd_nxt = p->seq + 1 + p->payload;
-    f->tx_total = p->payload;
+    f->tx_total += p->payload;
     note_options(f, p, true);
     if ((p->tcp_flags & (ACDC_TCP_ECE | ACDC_TCP_CWR))
         == (ACDC_TCP_ECE | ACDC_TCP_CWR)) {
@@ -288,6 +298,7 @@ acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
 void
 acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
 {
+    uint32_t end = p->seq + 1 + p->payload;
     const struct acdc_params *params;
     struct acdc_flow *f;
 
@@ -321,9 +332,12 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         return;
     }
     f->seen_ms = ctx->now_ms;
-    f->irs = p->seq;
-    f->rcv_nxt = p->seq + 1 + p->payload;
-    f->rx_total = p->payload;
+    if (f->irs != p->seq || seq_after(end, f->rcv_nxt)) {
+        /* As above: what came with an earlier SYN is still there. */
+        f->irs = p->seq;
+        f->rcv_nxt = end;
+        f->rx_total = p->payload;
+    }
     note_options(f, p, false);
     f->peer_window = acdc_pkt_window(p);
     if ((p->tcp_flags & (ACDC_TCP_ECE | ACDC_TCP_CWR))

@@ -28,6 +28,7 @@ from acdc_testlib.ovs import Ovs  # noqa: E402
 # duplicated or corrupted, and of a busy machine.
 EXPECTED = re.compile(
     r"\|acdc_\w+\|WARN\|tenant .* (feedback_bad|ack_invalid|ack_optimistic|policed\w*) \+"
+    r"|\|acdc_\w+\|WARN\|Dropped "
     r"|ovs_datapath|timeval|Unreasonably long"
 )
 

@@ -187,6 +187,66 @@ test_syn_retransmission(void)
     sim_done(&s);
 }
 
+/* TCP Fast Open: the SYN has data, and none when it is sent again.  The other
+ * end got the first one and acknowledges the data. */
+static void
+test_fast_open(bool first_arrives_late)
+{
+    struct tcp_spec spec;
+    struct packet *p;
+    struct sim s;
+
+    sim_init(&s, NULL, NULL);
+    spec = sim_spec(&s, 0, ACDC_TCP_SYN, 400);
+    opt_mss(&spec, 1460);
+    opt_wscale(&spec, 7);
+    p = sim_egress(&s, 0, packet_make(&spec));
+    if (first_arrives_late) {
+        sim_syn(&s);
+        packet_free_list(sim_ingress(&s, 1, p));
+    } else {
+        packet_free_list(sim_ingress(&s, 1, p));
+        sim_syn(&s);
+    }
+    s.guest[1].rcv_nxt = spec.seq + 401;
+    sim_synack(&s);
+    ok(capable(&s, 0) && capable(&s, 1), "the SYN-ACK settles it");
+    s.guest[0].snd_nxt += 401;
+    s.guest[1].snd_nxt++;
+    sim_data(&s, 0, 1000, false);
+    packet_free(sim_ack(&s, 1));
+    is_u64(sim_counter(&s, 0, ACDC_C_FEEDBACK_BAD), 0, "and its bytes count");
+    is_u64(sim_counter(&s, 0, ACDC_C_UNTOUCHED_MIDSTREAM)
+           + sim_counter(&s, 1, ACDC_C_UNTOUCHED_MIDSTREAM), 0, "tracked");
+    sim_done(&s);
+}
+
+/* A SYN that was sent again just before its guest got the SYN-ACK. */
+static void
+test_late_syn(void)
+{
+    struct acdc_params params = acdc_params_default;
+    struct acdc_flow_info fi;
+    struct tcp_spec spec;
+    struct packet *p;
+    struct sim s;
+
+    params.police = true;
+    sim_init(&s, &params, &params);
+    sim_syn(&s);
+    sim_synack(&s);
+    sim_syn(&s);
+    sim_info(&s, 0, &fi);
+    is_u64(fi.state, ACDC_FLOW_ESTABLISHED, "the connection stays");
+    s.guest[0].snd_nxt++;
+    s.guest[1].snd_nxt++;
+    spec = sim_spec(&s, 0, ACDC_TCP_ACK, 1000);
+    p = sim_egress(&s, 0, packet_make(&spec));
+    is_u64(packet_count(p), 1, "and its data is not policed");
+    packet_free_list(p);
+    sim_done(&s);
+}
+
 static void
 test_wscale(void)
 {
@@ -634,6 +694,9 @@ main(void)
     }
     test_no_peer();
     test_syn_retransmission();
+    test_fast_open(false);
+    test_fast_open(true);
+    test_late_syn();
     test_wscale();
     test_align_mss();
     for (i = 0; i < 8; i++) {
