@@ -70,8 +70,9 @@ def find_tcp(frame: bytes) -> tuple[int, int, int, int] | str:
         while proto in (0, 43, 60):
             if l4 + 8 > len(frame):
                 return LENGTH
-            # All three begin alike.
-            extension = IPv6ExtHdrDestOpt(frame[l4:])
+            # All three begin alike.  Not what follows: scapy fails on a routing
+            # header of less than three bytes.
+            extension = IPv6ExtHdrDestOpt(frame[l4 : l4 + 8])
             l4, proto = l4 + 8 * (extension.len + 1), extension.nh
             if l4 > end or l4 > len(frame):
                 return LENGTH
