@@ -4,16 +4,15 @@ acdc-dkms restarts the right Open vSwitch."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
+import runpy
 import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 
 import pytest
 
@@ -62,14 +61,9 @@ def test_errors_say_what_is_missing(arguments: list[str], text: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def dkms() -> ModuleType:
+def dkms() -> SimpleNamespace:
     """acdc-dkms as a module."""
-    loader = SourceFileLoader("acdc_dkms", str(DKMS))
-    spec = importlib.util.spec_from_loader("acdc_dkms", loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
+    return SimpleNamespace(**runpy.run_path(str(DKMS)))
 
 
 @contextmanager
@@ -96,7 +90,7 @@ def daemon(program: Path, run_dir: Path) -> Iterator[None]:
     ],
 )
 def test_reload_restarts_what_runs(
-    dkms: ModuleType, tmp_path: Path, program: str, prefix: str
+    dkms: SimpleNamespace, tmp_path: Path, program: str, prefix: str
 ) -> None:
     """Two may be installed and share a run directory: not the other's ovs-ctl."""
     for place in ("usr", "usr/local"):
@@ -116,7 +110,7 @@ def test_reload_restarts_what_runs(
 
 
 @pytest.mark.parametrize("program", ["usr/local/sbin/ovs-vswitchd", "src/vswitchd/ovs-vswitchd"])
-def test_reload_without_ovs_ctl(dkms: ModuleType, tmp_path: Path, program: str) -> None:
+def test_reload_without_ovs_ctl(dkms: SimpleNamespace, tmp_path: Path, program: str) -> None:
     """The distribution's, which there is, must not be taken instead."""
     ovs_ctl = tmp_path / "usr/share/openvswitch/scripts/ovs-ctl"
     ovs_ctl.parent.mkdir(parents=True)

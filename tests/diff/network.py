@@ -26,18 +26,6 @@ def write_sysctls(ns: Netns, values: dict[str, object]) -> None:
                 path.write_text(f"{value}\n")
 
 
-def snmp(ns: Netns) -> dict[tuple[str, str], int]:
-    """The namespace's counters by protocol and name (proc_pid_net(5), snmp)."""
-    with ns.entered():
-        lines = Path("/proc/thread-self/net/snmp").read_text().splitlines()
-    found = {}
-    for names, values in zip(lines[::2], lines[1::2], strict=True):
-        protocol, *words = names.split()
-        for name, value in zip(words, values.split()[1:], strict=True):
-            found[protocol.rstrip(":"), name] = int(value)
-    return found
-
-
 def batch(ns: Netns, program: list[str], lines: list[str]) -> None:
     """Many commands of ip or tc in one process: those are what costs time."""
     with ns.entered():

@@ -201,7 +201,7 @@ def incast(options: Options) -> Plan:
     ]
     traffic = [Traffic(f"f{i}", "bulk", f"s{i}", ["r1"], offset()) for i in range(1, count + 1)]
     traffic.append(probe("sp", "r1"))
-    return Plan(["left", "right"], hosts, [Trunk("left", "right")], traffic)
+    return between(hosts, traffic)
 
 
 @scenario
@@ -222,7 +222,7 @@ def converge(options: Options) -> Plan:
         for i in range(count)
     ]
     traffic.append(probe("sp", "rp"))
-    return Plan(["left", "right"], pairs(options, count), [Trunk("left", "right")], traffic)
+    return between(pairs(options, count), traffic)
 
 
 @scenario
@@ -235,7 +235,7 @@ def rpc(options: Options) -> Plan:
         for name, size in (("small", 10_000), ("large", 1_000_000)):
             args = ["--request", str(size), "--response", "1"]
             traffic.append(Traffic(f"{name}{i}", "rpc", f"s{i}", [f"r{i}"], offset(), args=args))
-    return Plan(["left", "right"], pairs(options, count), [Trunk("left", "right")], traffic)
+    return between(pairs(options, count), traffic)
 
 
 @scenario
