@@ -26,7 +26,14 @@ strip_forged(struct acdc_ctx *ctx, struct acdc_pkt *p)
     return acdc_pkt_strip(p, ctx->exid);
 }
 
-/* Loss and timeout, inferred from data that the guest sends again. */
+/* Loss and timeout, inferred from data that the guest sends again.
+ *
+ * A guest whose least RTO is shorter than its peer's delayed ACK sends last
+ * segments again that have arrived: by its timer, or as tail loss probes, and
+ * the two look alike.  The other end counts what arrives, so its next report
+ * tells (as D-SACK tells the guest, RFC 3708), and until an ACK comes the
+ * window cannot be changed anyway.  Reset for nothing to one segment, it would
+ * wait for that delayed ACK again with each segment that follows. */
 static void
 note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
                     const struct acdc_params *params,
@@ -35,13 +42,19 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
     struct acdc_law_env env;
 
     ACDC_COUNT(ctx, RETRANSMITS, 1);
+    if (f->flags & ACDC_F_DOUBT) {
+        return;
+    }
     f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;     /* Karn's rule. */
     acdc_flow_env(ctx, f, params, &env);
     if (!seq_after(p->seq, f->snd_una)
         && elapsed_ms(ctx->now_ms, f->active_ms) >= acdc_flow_rto_ms(f)) {
-        ACDC_COUNT(ctx, TIMEOUTS, 1);
-        acdc_law_timeout(&f->law, &env);
-        f->dupacks = 0;
+        if (f->flags & ACDC_F_CAPABLE) {
+            f->flags |= ACDC_F_DOUBT;
+            f->missing = acdc_flow_missing(f) - p->payload;
+        } else {
+            acdc_flow_timeout(ctx, f, &env);
+        }
     } else if (end == f->snd_nxt && !f->dupacks && !f->sack_loss) {
         /* The tail, and no sign of loss: a tail loss probe (RFC 8985).  Its
          * answer will tell. */
@@ -106,7 +119,7 @@ track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
             }
         }
         f->snd_nxt = end;
-        if (!(f->flags & ACDC_F_RTT_PENDING)) {
+        if (!(f->flags & (ACDC_F_RTT_PENDING | ACDC_F_DOUBT))) {
             f->flags |= ACDC_F_RTT_PENDING;
             f->rtt_seq = end;
             f->rtt_us = ctx->now_us;

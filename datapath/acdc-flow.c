@@ -80,6 +80,16 @@ acdc_flow_rto_ms(const struct acdc_flow *f)
     return rto > ACDC_RTO_MIN_MS ? rto : ACDC_RTO_MIN_MS;
 }
 
+void
+acdc_flow_timeout(struct acdc_ctx *ctx, struct acdc_flow *f,
+                  const struct acdc_law_env *env)
+{
+    ACDC_COUNT(ctx, TIMEOUTS, 1);
+    acdc_law_timeout(&f->law, env);
+    f->flags &= ~(uint32_t) ACDC_F_DOUBT;
+    f->dupacks = 0;
+}
+
 /* Life cycle. -------------------------------------------------------------- */
 
 void

@@ -175,6 +175,7 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
     uint16_t window = acdc_pkt_window(p);
     uint32_t acked = p->ack - f->snd_una;
     struct acdc_law_env env;
+    bool loss;
 
     *duplicate = *update = false;
     if (seq_after(p->ack, f->snd_nxt)) {
@@ -206,12 +207,19 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
         }
     }
     acdc_flow_env(ctx, f, params, &env);
+    loss = f->snd_nxt != f->snd_una && shows_loss(f, p, *duplicate);
+    if ((f->flags & ACDC_F_DOUBT) && (acked || loss)) {
+        f->flags &= ~(uint32_t) ACDC_F_DOUBT;
+        if (loss || !feedback
+            || seq_after(acdc_flow_missing(f), f->missing)) {
+            acdc_flow_timeout(ctx, f, &env);
+        }
+    }
     if ((acked || d_total)
         && acdc_law_ack(&f->law, &env, acked, d_ce, d_total)) {
         ACDC_COUNT(ctx, CUTS_ECN, 1);
     }
-    if (f->snd_nxt != f->snd_una && shows_loss(f, p, *duplicate)
-        && acdc_law_loss(&f->law, &env)) {
+    if (loss && acdc_law_loss(&f->law, &env)) {
         ACDC_COUNT(ctx, CUTS_LOSS, 1);
     }
 }
