@@ -92,6 +92,33 @@ acdc_flow_timeout(struct acdc_ctx *ctx, struct acdc_flow *f,
 
 /* Life cycle. -------------------------------------------------------------- */
 
+/* Whether a RST ends the connection at the one that gets it.
+ *
+ * Of the peer: one that is not in the window, or does not acknowledge the SYN,
+ * is not believed by the guest either (RFC 9293 section 3.10.7).
+ *
+ * Of the guest: it also answers with one what comes of an older connection
+ * with the same ports, while its own SYN or SYN-ACK is not answered, and goes
+ * on.  And it could send one that its peer does not believe, to be forgotten
+ * here. */
+static bool
+is_valid_reset(const struct acdc_ctx *ctx, const struct acdc_flow *f,
+               const struct acdc_pkt *p)
+{
+    bool ack = p->tcp_flags & ACDC_TCP_ACK;
+
+    if (ctx->dir == ACDC_INGRESS) {
+        return f->state == ACDC_FLOW_SYN_SENT
+               ? ack && p->ack == f->snd_nxt
+               : (p->seq - f->rcv_nxt) + 0x10000 < 0x20000;
+    }
+    if (f->flags & ACDC_F_LAW) {
+        return !seq_before(p->seq, f->snd_una) && !seq_after(p->seq, f->snd_nxt);
+    }
+    return f->state == ACDC_FLOW_SYN_RECEIVED && ack
+           && seq_after(p->ack, f->irs) && !seq_after(p->ack, f->rcv_nxt);
+}
+
 void
 acdc_flow_do_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
                       const struct acdc_pkt *p)
@@ -100,12 +127,7 @@ acdc_flow_do_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
     enum acdc_flow_state state = (enum acdc_flow_state) f->state;
 
     if (p->tcp_flags & ACDC_TCP_RST) {
-        /* One that is not in the window, or does not acknowledge the SYN, is
-         * not believed by the guest either (RFC 9293 section 3.10.7).  The
-         * guest's own may be. */
-        if (egress || (state == ACDC_FLOW_SYN_SENT
-                       ? (p->tcp_flags & ACDC_TCP_ACK) && p->ack == f->snd_nxt
-                       : (p->seq - f->rcv_nxt) + 0x10000 < 0x20000)) {
+        if (is_valid_reset(ctx, f, p)) {
             state = ACDC_FLOW_CLOSED;
         }
     } else {

@@ -289,6 +289,23 @@ note_data(struct acdc_flow *f, const struct acdc_pkt *p)
     }
 }
 
+/* After a RST that was not believed, of a guest that wants to be forgotten or
+ * of an outsider, the peer goes on, be it with a challenge ACK (RFC 5961).  If
+ * this was under way and the connection is dead the guest answers with another
+ * RST. */
+static void
+note_alive(struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    uint32_t fins = f->flags & (ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER);
+
+    if (f->state == ACDC_FLOW_CLOSED && !(p->tcp_flags & ACDC_TCP_RST)
+        && fins != (ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER)
+        && is_plausible(f, p)) {
+        acdc_flow_set_state(f, fins ? ACDC_FLOW_CLOSING
+                                    : ACDC_FLOW_ESTABLISHED);
+    }
+}
+
 /* The window that the guest is told when an ACK could not be edited. */
 static void
 note_told(struct acdc_flow *f, const struct acdc_pkt *p)
@@ -374,6 +391,7 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         && seq_after(p->ack, f->iss) && !seq_after(p->ack, f->snd_nxt)) {
         acdc_flow_set_state(f, ACDC_FLOW_ESTABLISHED);
     }
+    note_alive(f, p);
     if ((p->tcp_flags & ACDC_TCP_ACK) && !(p->tcp_flags & ACDC_TCP_RST)) {
         process_ack(ctx, f, params, p, fack, feedback, d_ce, d_total,
                     &duplicate, &update);

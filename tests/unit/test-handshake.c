@@ -608,6 +608,60 @@ test_reuse(void)
     sim_done(&s);
 }
 
+static unsigned int
+state(const struct sim *s, int side)
+{
+    struct acdc_flow_info fi;
+
+    sim_info(s, side, &fi);
+    return fi.state;
+}
+
+/* A guest's RST ends only what its peer ends. */
+static void
+test_guest_resets(void)
+{
+    struct tcp_spec spec;
+    struct sim s;
+
+    /* In SYN-SENT, to what is left of the connection before. */
+    sim_init(&s, NULL, NULL);
+    sim_syn(&s);
+    spec = sim_spec(&s, 0, ACDC_TCP_RST, 0);
+    spec.seq -= 100000;
+    packet_free_list(sim_egress(&s, 0, packet_make(&spec)));
+    is_u64(state(&s, 0), ACDC_FLOW_SYN_SENT, "a RST in SYN-SENT");
+    packet_free_list(sim_egress(&s, 1, packet_make(&spec)));
+    is_u64(state(&s, 1), ACDC_FLOW_SYN_RECEIVED, "one of before the SYN-ACK");
+    sim_synack(&s);
+    spec = sim_spec(&s, 1, ACDC_TCP_RST, 0);
+    spec.seq += 100000;
+    packet_free_list(sim_egress(&s, 1, packet_make(&spec)));
+    is_u64(state(&s, 1), ACDC_FLOW_SYN_RECEIVED, "and one after");
+    packet_free(sim_ack(&s, 0));
+    is_u64(state(&s, 0), ACDC_FLOW_ESTABLISHED, "the guest is connected");
+    is_u64(state(&s, 1), ACDC_FLOW_ESTABLISHED, "so is its peer");
+    ok(capable(&s, 0) && capable(&s, 1), "and both controlled");
+
+    /* Where the peer is not, and where it has not got to. */
+    rst(&s, 0, s.guest[0].snd_nxt + 5000);
+    is_u64(state(&s, 0), ACDC_FLOW_ESTABLISHED, "a RST beyond what was sent");
+    sim_data(&s, 0, 1000, false);
+    spec = sim_spec(&s, 0, ACDC_TCP_RST, 0);
+    spec.seq -= 500;
+    packet_free_list(sim_egress(&s, 0, packet_make(&spec)));
+    is_u64(state(&s, 0), ACDC_FLOW_CLOSED, "one that may be believed");
+    packet_free(sim_ack(&s, 1));
+    is_u64(state(&s, 0), ACDC_FLOW_ESTABLISHED, "a challenge ACK: it was not");
+    s.now += 20000 * SIM_MS;
+    acdc_sweep(s.acdc[0], s.now, 1000000);
+    is_u64(sim_n_flows(&s, 0), 1, "nor is it forgotten");
+    rst(&s, 0, s.guest[0].snd_nxt);
+    is_u64(state(&s, 0), ACDC_FLOW_CLOSED, "the end");
+    is_u64(state(&s, 1), ACDC_FLOW_CLOSED, "of both");
+    sim_done(&s);
+}
+
 static void
 test_syn_knob(void)
 {
@@ -709,6 +763,7 @@ main(void)
         }
     }
     test_reuse();
+    test_guest_resets();
     test_syn_knob();
     test_corrupt();
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");

@@ -282,6 +282,7 @@ open_and_reset(struct sim *s, uint32_t id)
     struct tcp_spec rst = red_spec(0x0b000000 + id, 1000, ACDC_TCP_RST);
 
     red_open(s, id);
+    rst.seq++;
     red_packet(s, true, &rst);
 }
 
