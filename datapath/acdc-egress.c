@@ -49,9 +49,9 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
     acdc_flow_env(ctx, f, params, &env);
     if (!seq_after(p->seq, f->snd_una)
         && elapsed_ms(ctx->now_ms, f->active_ms) >= acdc_flow_rto_ms(f)) {
-        if (f->flags & ACDC_F_CAPABLE) {
+        if ((f->flags & (ACDC_F_CAPABLE | ACDC_F_FIN_GUEST))
+            == ACDC_F_CAPABLE) {
             f->flags |= ACDC_F_DOUBT;
-            f->missing = acdc_flow_missing(f) - p->payload;
         } else {
             acdc_flow_timeout(ctx, f, &env);
         }

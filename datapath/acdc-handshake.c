@@ -215,7 +215,7 @@ restart(struct acdc_ctx *ctx, struct acdc_flow *f)
     f->bad_feedback = 0;
     f->sack_loss = 0;
     f->out_window = f->peer_window = 0;
-    f->tx_total = f->fb_total = f->fb_ce = f->silent = 0;
+    f->tx_total = f->fb_total = f->fb_ce = f->silent = f->lost = 0;
     f->irs = f->rcv_nxt = 0;
     f->rx_total = f->rx_ce = f->rx_told_total = 0;
     f->srtt_us8 = 0;

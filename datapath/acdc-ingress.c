@@ -163,6 +163,22 @@ shows_loss(struct acdc_flow *f, const struct acdc_pkt *p, bool duplicate)
     return false;
 }
 
+/* What was sent and not received is lost, once nothing is under way.  True if
+ * that is more than before, or if it is not known. */
+static bool
+note_lost(struct acdc_flow *f, const struct acdc_pkt *p, bool feedback)
+{
+    uint32_t lost = f->tx_total - f->fb_total;
+    bool more;
+
+    if (!feedback || p->ack != f->snd_nxt || (f->flags & ACDC_F_FIN_GUEST)) {
+        return true;
+    }
+    more = seq_after(lost, f->lost);
+    f->lost = lost;
+    return more;
+}
+
 /* Gives an ACK to the law.  Sets '*duplicate' and '*update' for the window. */
 static void
 process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
@@ -175,7 +191,7 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
     uint16_t window = acdc_pkt_window(p);
     uint32_t acked = p->ack - f->snd_una;
     struct acdc_law_env env;
-    bool loss;
+    bool loss, more_lost;
 
     *duplicate = *update = false;
     if (seq_after(p->ack, f->snd_nxt)) {
@@ -208,10 +224,10 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
     acdc_flow_env(ctx, f, params, &env);
     loss = f->snd_nxt != f->snd_una && shows_loss(f, p, *duplicate);
+    more_lost = note_lost(f, p, feedback);
     if ((f->flags & ACDC_F_DOUBT) && (acked || loss)) {
         f->flags &= ~(uint32_t) ACDC_F_DOUBT;
-        if (loss || !feedback
-            || seq_after(acdc_flow_missing(f), f->missing)) {
+        if (more_lost) {
             acdc_flow_timeout(ctx, f, &env);
         }
     }

@@ -113,6 +113,7 @@ cut(struct acdc_law *l, const struct acdc_law_env *e, enum acdc_cause cause)
     uint32_t floor = acdc_law_floor(e);
 
     l->wnd = acdc_cc(l)->cut(l, e, cause);
+    l->timed_out = false;
     acdc_law_clamp(l, e);
     l->ssthresh = l->wnd > floor ? l->wnd : floor;
     l->ca_bytes = 0;
@@ -138,6 +139,12 @@ acdc_law_ack(struct acdc_law *l, const struct acdc_law_env *e,
     }
     flight = l->flight_max;
 
+    if (acked && l->timed_out) {
+        /* Not up by as little as a short segment, with which the next would wait
+         * for a delayed ACK again. */
+        l->timed_out = false;
+        acdc_law_clamp(l, e);
+    }
     l->round_ce += ce;
     l->round_total += total;
     if (acked && !seq_before(e->snd_una, l->round_end)) {
@@ -155,9 +162,6 @@ acdc_law_ack(struct acdc_law *l, const struct acdc_law_env *e,
     }
     if (acked && !l->in_cut && is_window_limited(l, flight)) {
         grow(l, e, acked);
-        if (l->wnd >= acdc_law_floor(e)) {
-            l->timed_out = false;
-        }
         acdc_law_clamp(l, e);
     }
     return false;

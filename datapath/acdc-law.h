@@ -48,7 +48,8 @@ struct acdc_law {
     uint8_t alg;                /* enum acdc_algorithm. */
     bool in_cut;
     bool in_loss;
-    bool timed_out;             /* wnd may be below the floor. */
+    bool timed_out;             /* And nothing heard since: wnd is below the
+                                 * floor. */
 };
 
 /* What an event of a flow brings. */

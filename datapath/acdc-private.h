@@ -66,8 +66,7 @@ enum {
                                      * ends before what it had sent, see
                                      * renumber_ack(). */
     ACDC_F_DOUBT = 1 << 22,         /* The guest sent again as after a timeout;
-                                     * 'missing' is valid and will tell
-                                     * whether anything was lost. */
+                                     * maybe nothing was lost. */
 };
 
 struct acdc_flow {
@@ -112,15 +111,14 @@ struct acdc_flow {
     struct acdc_law law;
     uint32_t fb_total, fb_ce;   /* Last feedback got. */
     uint32_t silent;            /* Bytes acknowledged since. */
-    union {
-        struct {
-            uint32_t rtt_seq, rtt_us;   /* Round-trip time being measured. */
-        };
-        uint32_t missing;       /* acdc_flow_missing() as it was before. */
-    };
+    uint32_t rtt_seq, rtt_us;   /* Round-trip time being measured. */
     uint32_t srtt_us8;          /* Smoothed, RFC 6298, microseconds times 8. */
     uint32_t active_ms;         /* Data sent or acknowledged. */
-    uint32_t fin_guest;         /* Sequence number after the guest's FIN. */
+    union {
+        uint32_t fin_guest;     /* Sequence number after the guest's FIN. */
+        uint32_t lost;          /* Without one: payload bytes sent and never
+                                 * received, when last known. */
+    };
 
     /* Receiver side: data to the guest. */
     uint32_t irs;               /* Of the peer. */
@@ -345,15 +343,6 @@ uint32_t acdc_flow_rto_ms(const struct acdc_flow *);
 /* The guest's retransmission timer expired, and not for nothing. */
 void acdc_flow_timeout(struct acdc_ctx *, struct acdc_flow *,
                        const struct acdc_law_env *);
-
-/* Bytes of the guest that are neither reported as received nor under way, the
- * lost ones of the whole connection: how much it grows says what was lost.
- * What was acknowledged without a report has arrived. */
-static inline uint32_t
-acdc_flow_missing(const struct acdc_flow *f)
-{
-    return f->tx_total - f->fb_total - f->silent - (f->snd_nxt - f->snd_una);
-}
 
 /* Notes FIN and RST of 'p', and what acknowledges a FIN. */
 void acdc_flow_do_note_end(struct acdc_ctx *, struct acdc_flow *,

@@ -119,6 +119,7 @@ class Law:
         spread = marked and self.params.spread and self.wnd >= self.ssthresh
         reduction = self.spread() if spread else self.reduction()
         self.wnd = self.wnd * (1 - reduction)
+        self.below_floor = False
         self.clamp()
         self.ssthresh = max(self.wnd, Fraction(self.floor))
         self.acked_in_avoidance = 0
@@ -132,6 +133,9 @@ class Law:
         self.una += acked
         self.most_in_flight = max(self.most_in_flight, in_flight)
         most = self.most_in_flight
+        if acked and self.below_floor:
+            self.below_floor = False
+            self.clamp()
         self.round_marked += marked
         self.round_total += total
         if acked and self.una >= self.round_end:
@@ -157,8 +161,6 @@ class Law:
             return True
         if acked and not self.held and self.limited(most):
             self.grow(acked)
-            if self.wnd >= self.floor:
-                self.below_floor = False
             self.clamp()
         return False
 

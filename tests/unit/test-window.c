@@ -110,6 +110,42 @@ test_timeout(bool capable, bool lost, int copies)
     }
 }
 
+/* The last segment was reported with the ACK of the one before, as the guest's
+ * ACK comes later than what its vSwitch has counted. */
+static void
+test_timeout_reported(void)
+{
+    struct acdc_params params = acdc_params_default;
+    struct tcp_spec spec;
+    uint32_t before;
+    struct sim s;
+
+    connect(&s, &params);
+    round_trip(&s, 0);
+    before = info(&s, 0).window;
+    sim_data(&s, 0, 1448, false);
+    spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
+    sim_data(&s, 0, 500, false);
+    packet_free_list(sim_send(&s, 1, &spec));
+    s.now += 300 * SIM_MS;
+    s.guest[0].snd_nxt -= 500;
+    sim_data(&s, 0, 500, false);
+    packet_free(sim_ack(&s, 1));
+    is_u64(sim_counter(&s, 0, ACDC_C_RETRANSMITS), 1, "a tail sent again");
+    is_u64(sim_counter(&s, 0, ACDC_C_TIMEOUTS), 0, "had been reported");
+    ok(info(&s, 0).window >= before, "the window stays");
+
+    /* After a timeout a short segment is enough for two, marks or none. */
+    lose_data(&s, 500);
+    s.now += 300 * SIM_MS;
+    s.guest[0].snd_nxt -= 500;
+    sim_data(&s, 0, 500, true);
+    packet_free(sim_ack(&s, 1));
+    is_u64(sim_counter(&s, 0, ACDC_C_TIMEOUTS), 1, "a timeout");
+    ok(info(&s, 0).window >= 2 * 1448, "window %u", info(&s, 0).window);
+    sim_done(&s);
+}
+
 static void
 test_rewriting(int wscale)
 {
@@ -851,6 +887,7 @@ main(void)
     for (int i = 0; i < 8; i++) {
         test_timeout(i & 1, i & 2, i & 4 ? 2 : 1);
     }
+    test_timeout_reported();
     test_beta();
     test_spread_cuts();
     test_algorithms();
