@@ -14,9 +14,9 @@
  * simultaneous open (it needs a path with a delay), 'o' options of IP, '6'
  * IPv6.
  *
- * MODE is "mixed"; for a soak "short" or "bulk": connections with a few bytes, or
- * with 32 MB each way, without pauses, of which only those that went wrong are
- * printed.
+ * MODE is "mixed"; for a soak "short" or a number: connections with a few bytes,
+ * or with so many each way, without pauses, of which only those that went wrong
+ * are printed.
  *
  * A line of output is a conversation: its number, kind, what is the same in
  * every network that loses no connection, and behind a bar what is not.  "ok"
@@ -45,6 +45,9 @@
 
 #define MAX_PAIRS 64
 #define NONE UINT32_MAX
+#define CHUNK (1u << 17)        /* The most bytes in a system call, ... */
+#define BULK_CHUNK (1u << 20)   /* ... and in bulk. */
+#define PERIOD 1048573u         /* Of what is sent: a prime. */
 #define MS 1000000ull
 #define SECOND (1000 * MS)
 #define STOPS 3
@@ -87,6 +90,7 @@ struct end {
 
     int fd;
     bool connected, fin_sent, done;
+    bool hung_up;               /* FIN or RST has come: a read tells. */
     uint32_t sent, received;
     bool damaged;
     uint64_t send_from, read_from;      /* Not before. */
@@ -114,7 +118,12 @@ static int n_pairs;
 static int epoll_fd;
 static uint64_t seed, limit_ns, finished, delivered;
 static enum { MIXED, SHORT, BULK } mode;
-static uint8_t buffer[1 << 17], expected[1 << 17];
+static uint32_t bulk_bytes, most_at_once = CHUNK;
+static uint8_t buffer[BULK_CHUNK], noise[PERIOD + BULK_CHUNK];
+
+/* Those whose both ends are done. */
+static struct conversation **over;
+static size_t n_over;
 
 /* Timers: a heap.  A timer of an end that has been freed finds its slot's
  * other conversation, which a needless look does not hurt. */
@@ -212,19 +221,22 @@ static struct end *timer_pop(void)
     return first;
 }
 
-/* The stream of an end: byte 'at' and those behind it. */
-static void stream(const struct end *e, uint32_t at, uint8_t *to, size_t n)
+/* Noise that repeats itself after PERIOD bytes. */
+static void make_noise(void)
 {
-    uint64_t key = mix(mix(seed) ^ (e->c->number * 2
-                                    + (uint64_t) (e - e->c->end)));
-    uint64_t word = mix(key + at / 8);
-
-    for (size_t i = 0; i < n; i++, at++) {
-        if (!(at % 8)) {
-            word = mix(key + at / 8);
-        }
-        to[i] = (uint8_t) (word >> at % 8 * 8);
+    for (uint32_t i = 0; i < sizeof noise; i++) {
+        noise[i] = i < PERIOD ? (uint8_t) mix(seed + i) : noise[i - PERIOD];
     }
+}
+
+/* What an end sends: byte 'at' and as many behind it as one call may take.  Each
+ * end begins elsewhere in the noise, so bytes of another place or connection are
+ * noticed. */
+static const uint8_t *stream(const struct end *e, uint32_t at)
+{
+    uint64_t start = mix(e->c->number * 2 + (uint64_t) (e - e->c->end));
+
+    return noise + (start % PERIOD + at) % PERIOD;
 }
 
 /* The script. ------------------------------------------------------------- */
@@ -233,8 +245,8 @@ static uint32_t size(void)
 {
     uint32_t n = below(1000);
 
-    return n < 120 ? 0 : n < 370 ? 1 + below(10) : n < 820 ? spread(16, 3000)
-           : n < 970 ? spread(3000, 30000) : n < 997 ? spread(20000, 200000)
+    return n < 120 ? 0 : n < 400 ? 1 + below(10) : n < 850 ? spread(16, 3000)
+           : n < 980 ? spread(3000, 30000) : n < 998 ? spread(20000, 200000)
            : spread(100000, 2000000);
 }
 
@@ -261,8 +273,8 @@ static void simplify(struct conversation *c)
     for (int i = 0; i < 2; i++) {
         struct end *e = &c->end[i];
 
-        e->total = mode == BULK ? 1 << 25 : below(200);
-        e->chunk = e->read_chunk = sizeof buffer;
+        e->total = mode == BULK ? bulk_bytes : below(200);
+        e->chunk = e->read_chunk = most_at_once;
         e->send_after_rx = 0;
         e->quit_at = e->urgent_at = NONE;
         e->rcvbuf = e->sndbuf = e->maxseg = 0;
@@ -309,9 +321,10 @@ static void write_script(struct conversation *c, uint64_t number)
              * too little, a few bytes. */
             e->total = 3000;
         }
-        e->chunk = percent(50) ? sizeof buffer : spread(1 + e->total / 200,
-                                                        sizeof buffer);
-        e->read_chunk = percent(70) ? sizeof buffer : spread(100, 20000);
+        /* System calls are what takes time in the lab. */
+        e->chunk = percent(50) ? CHUNK
+                   : spread(1 + e->total / (percent(10) ? 200 : 20), CHUNK);
+        e->read_chunk = percent(70) ? CHUNK : spread(100, 20000);
         stops(e->total, e->pause_at, e->pause_ms);
         e->urgent_at = e->total && percent(10) ? below(e->total) : NONE;
         e->quit_at = NONE;
@@ -325,7 +338,12 @@ static void write_script(struct conversation *c, uint64_t number)
         e->wrap = percent(10);
     }
     for (int i = 0; i < 2; i++) {
+        uint32_t least = c->end[!i].total / 30;
+
         stops(c->end[!i].total, c->end[i].stall_at, c->end[i].stall_ms);
+        if (c->end[i].read_chunk < least) {
+            c->end[i].read_chunk = least;
+        }
     }
     /* Only one end waits for the other. */
     n = below(2);
@@ -384,6 +402,10 @@ static void set_options(int fd, const struct conversation *c,
     }
     if (e->nodelay) {
         set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    }
+    if (mode == BULK) {
+        /* Less often, and more at once. */
+        set(fd, SOL_SOCKET, SO_RCVLOWAT, (int) BULK_CHUNK);
     }
     if (e->congestion < 16) {
         (void) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, strlen(name));
@@ -472,8 +494,7 @@ static void open_end(struct conversation *c, int i)
     if (c->fastopen && e->total && !e->send_after_rx) {
         size_t first = e->total < 400 ? e->total : 400;
 
-        stream(e, 0, buffer, first);
-        done = sendto(e->fd, buffer, first, MSG_FASTOPEN | MSG_NOSIGNAL,
+        done = sendto(e->fd, stream(e, 0), first, MSG_FASTOPEN | MSG_NOSIGNAL,
                       (struct sockaddr *) &a, n);
         e->sent = done > 0 ? (uint32_t) done : 0;
     } else {
@@ -538,6 +559,9 @@ static void finish(struct end *e, const char *ending)
         close(e->fd);
         e->fd = -1;
     }
+    if (e->c->end[0].done && e->c->end[1].done) {
+        over[n_over++] = e->c;
+    }
 }
 
 static void abort_end(struct end *e, bool linger)
@@ -577,7 +601,7 @@ static uint32_t stretch(uint32_t at, uint32_t most, const uint32_t stop_at[STOPS
 }
 
 /* For whoever looks for the cause. */
-static void tell_damage(const struct end *e, size_t n)
+static void tell_damage(const struct end *e, const uint8_t *expected, size_t n)
 {
     size_t first = 0, last = n - 1;
 
@@ -598,6 +622,7 @@ static void read_some(struct end *e)
 
     while (!e->done && !e->ending) {
         uint32_t want = e->read_chunk;
+        const uint8_t *expected;
         ssize_t n;
 
         if (e->received >= e->quit_at) {
@@ -632,13 +657,17 @@ static void read_some(struct end *e)
             e->ending = "EOF";
             return;
         }
-        stream(peer, e->received, expected, (size_t) n);
+        expected = stream(peer, e->received);
         if (memcmp(buffer, expected, (size_t) n)) {
-            tell_damage(e, (size_t) n);
+            tell_damage(e, expected, (size_t) n);
             e->damaged = true;
         }
         e->received += (uint32_t) n;
         delivered += (uint64_t) n;
+        if ((uint32_t) n < want && !e->hung_up && peer->urgent_at == NONE
+            && e->received < e->quit_at) {
+            return;             /* There is no more, and more is an event. */
+        }
     }
 }
 
@@ -664,8 +693,7 @@ static void write_some(struct end *e)
         } else if (e->urgent_at > e->sent && e->urgent_at - e->sent < n) {
             n = e->urgent_at - e->sent;
         }
-        stream(e, e->sent, buffer, n);
-        done = send(e->fd, buffer, n, flags);
+        done = send(e->fd, stream(e, e->sent), n, flags);
         if (done < 0) {
             if (errno != EAGAIN && (!e->ending || !strcmp(e->ending, "EOF"))) {
                 e->ending = strerrorname_np(errno);
@@ -808,18 +836,14 @@ static bool is_right(const struct conversation *c)
            : c->kind != ABANDONED || !c->accepted || !c->pair->simultaneous;
 }
 
-static bool ended(struct conversation *c)
+static void ended(const struct conversation *c)
 {
-    if (!c->end[0].done || !c->end[1].done) {
-        return false;
-    }
     if (c->listener >= 0) {
         close(c->listener);
-        c->listener = -1;
     }
     finished++;
     if (mode != MIXED && is_right(c)) {
-        return true;
+        return;
     }
     printf("%" PRIu64 "%s %s%s%s%s %s %s %s |", c->number, c->repeated ? "b" : "",
            kinds[c->kind], c->v6 ? " v6" : " v4",
@@ -833,7 +857,6 @@ static bool ended(struct conversation *c)
                c->end[i].received, c->end[!i].total);
     }
     putchar('\n');
-    return true;
 }
 
 static void read_pairs(const char *name)
@@ -884,12 +907,18 @@ int main(int argc, char *argv[])
     parallel = strtoull(argv[4], NULL, 10);
     limit_ns = strtoull(argv[5], NULL, 10) * SECOND;
     read_pairs(argv[6]);
-    mode = !strcmp(argv[7], "short") ? SHORT : !strcmp(argv[7], "bulk") ? BULK
-           : MIXED;
+    mode = !strcmp(argv[7], "short") ? SHORT : !strcmp(argv[7], "mixed") ? MIXED
+           : BULK;
+    if (mode == BULK) {
+        bulk_bytes = (uint32_t) strtoul(argv[7], NULL, 10);
+        most_at_once = BULK_CHUNK;
+    }
+    make_noise();
     (void) setrlimit(RLIMIT_NOFILE, &files);
     slots = calloc(parallel, sizeof *slots);
+    over = calloc(parallel, sizeof *over);
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (!slots || epoll_fd < 0) {
+    if (!slots || !over || epoll_fd < 0) {
         fail("start");
     }
     look_at_clock();
@@ -901,6 +930,11 @@ int main(int argc, char *argv[])
         struct epoll_event events[256];
         int wait = -1, n;
 
+        if (mode == MIXED) {
+            /* In the lab each system call takes long, so several events at once. */
+            nanosleep(&(struct timespec) { .tv_nsec = MS }, NULL);
+            look_at_clock();
+        }
         if (n_timers) {
             wait = timers[0].when <= now
                    ? 0 : (int) ((timers[0].when - now) / MS) + 1;
@@ -908,18 +942,20 @@ int main(int argc, char *argv[])
         n = epoll_wait(epoll_fd, events, 256, wait);
         look_at_clock();
         for (int i = 0; i < n; i++) {
-            play(events[i].data.ptr);
+            struct end *e = events[i].data.ptr;
+
+            e->hung_up |= (events[i].events
+                           & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+            play(e);
         }
         while (n_timers && timers[0].when <= now) {
             play(timer_pop());
         }
         /* All that ended, and others in their places. */
-        for (size_t i = 0; i < parallel; i++) {
-            struct conversation *c = &slots[i];
+        while (n_over) {
+            struct conversation *c = over[--n_over];
 
-            if (!c->pair || !ended(c)) {
-                continue;
-            }
+            ended(c);
             if (c->again && !c->repeated) {
                 /* The same ports again at once: no TIME-WAIT after a RST. */
                 write_script(c, c->number);

@@ -41,13 +41,17 @@ class Arm:
         self.ovs = Ovs()
         self.pairs: list[network.Pair] = []
         self.rounds: list[dict[str, int]] = []  # Of a soak, what was left of each.
+        self.of_mode: dict[str, list[network.Pair]] = {}  # Whom its rounds are between.
         self.intact: list[network.Pair] = []  # Whose packets nothing corrupts now.
         self.damage = Counter[str]()  # What guests of such pairs counted.
 
     def make(self, trouble: bool = True) -> None:
         self.ovs.add_bridge("br0", normal=False)
         draw = random.Random(f"pairs {self.config['seed']}")
-        self.pairs = network.make_pairs(self.ovs, self.config["pairs"], draw, trouble)
+        self.pairs = [network.Pair(i, draw, trouble) for i in range(self.config["pairs"])]
+        if not trouble:
+            self._shape()
+        network.make_pairs(self.ovs, self.pairs)
         if self.acdc:
             self._vsctl([["create", "acdc", f"name={pair.tenant}"] for pair in self.pairs])
         print("lab> network made", flush=True)
@@ -82,24 +86,24 @@ class Arm:
                 self.intact.append(pair)
             lossless = all(trouble.lossless for trouble in troubles)
             for guest in pair.guests:
-                network.write_sysctls(guest, network.guest_sysctls(draw, lossless))
+                sysctls = network.guest_sysctls(draw, lossless)
+                if pair not in self.intact:
+                    # Two bits of a segment, each in another fragment, can leave its
+                    # checksum as it was.
+                    sysctls["ipv4/ip_no_pmtu_disc"] = 0
+                network.write_sysctls(guest, sysctls)
             if pair.relay:
                 pair.relay.start(self.config["relay"], troubles)
             else:
                 tc = [line for k in (0, 1) for line in troubles[k].netem(f"r{k}")]
                 network.batch(pair.router, ["tc"], tc)
-                for guest in pair.guests:
-                    # No packet arrives at once, whatever the router does.
-                    line = "qdisc replace dev eth0 root netem limit 10000 delay 20us rate 1gbit"
-                    network.batch(guest, ["tc"], [line])
             self._routes(pair, draw)
             # SYNs cross for certain only where no time passes between two connect().
             lines.append(pair.line("fo6" if pair.relay else "fso6") + "\n")
         return "".join(lines)
 
     def _routes(self, pair: network.Pair, draw: random.Random) -> None:
-        for version, lines in network.routes(pair, draw).items():
-            network.batch(pair.router, ["ip", version], lines)
+        network.batch(pair.router, ["ip"], network.routes(pair, draw))
 
     def _capture(self, number: int) -> None:
         """What all guests' devices see."""
@@ -120,14 +124,16 @@ class Arm:
     def _damage(self) -> Counter[str]:
         """What intact pairs' guests have counted: packets put together from
         fragments, and wrong TCP checksums, which only those could have, put
-        together from different packets (RFC 4963)."""
+        together from different packets (RFC 4963).  Others' must get none."""
         found = Counter[str]()
-        for pair in self.intact:
+        for pair in self.pairs:
             for guest in pair.guests:
-                said = guest.run("nstat", "-asz", "--json", "IpReasmOKs", "TcpInCsumErrors")
-                counts = json.loads(said)["kernel"]
-                found["reassembled"] += counts["IpReasmOKs"]
-                found["bad_checksums"] += counts["TcpInCsumErrors"]
+                counts = network.snmp(guest)
+                if pair in self.intact:
+                    found["reassembled"] += counts["Ip", "ReasmOKs"]
+                    found["bad_checksums"] += counts["Tcp", "InCsumErrors"]
+                else:
+                    found["corrupted"] += counts["Ip", "ReasmReqds"]
         return found
 
     def _memory(self) -> dict[str, int]:
@@ -147,6 +153,42 @@ class Arm:
             "slab_kb": int(slab[1]),
         }
 
+    def _shape(self) -> None:
+        """Which pairs a soak's rounds have: as drawn, but in the lab's kernel two
+        with large packets and two with small ones for bulk data."""
+        self.of_mode = {mode: self.pairs for mode in ("short", "large", "packets")}
+        if self.config["native"]:
+            return
+        self.of_mode = {
+            "short": self.pairs[:4],
+            "large": self.pairs[4:6],
+            "packets": self.pairs[6:],
+        }
+        for pair in self.of_mode["large"]:
+            pair.uniform(9000, offload=True)
+        for pair in self.of_mode["packets"]:
+            pair.uniform(1500, offload=False)
+
+    def _links(self) -> None:
+        """In virtual time nothing but a link's rate takes any."""
+        for mode, pairs in self.of_mode.items():
+            netem = "netem limit 2000 delay 50us rate 10gbit"
+            # Marks, so that windows are what limits the guests.
+            red = (
+                "red limit 32mb min 1000000 max 1000001 avpkt 9000 burst 120 probability 1 ecn"
+                " bandwidth 10gbit"
+            )
+            for pair in pairs:
+                for device in ("r0", "r1"):
+                    tc = [f"qdisc replace dev {device} root handle 1: {netem}"]
+                    if mode == "large":
+                        tc = [
+                            f"qdisc replace dev {device} root handle 1:"
+                            " tbf rate 100gbit burst 1mb limit 32mb",
+                            f"qdisc replace dev {device} parent 1:1 handle 2: {red}",
+                        ]
+                    network.batch(pair.router, ["tc"], tc)
+
     def soak(self) -> None:
         """Short connections, then bulk ones, in a network without trouble."""
         self.make(trouble=False)
@@ -158,24 +200,22 @@ class Arm:
             ]
         )
         if not self.config["native"]:
-            # In virtual time nothing else takes any.
-            netem = "root netem limit 2000 delay 50us rate 10gbit"
-            for pair in self.pairs:
-                tc = [f"qdisc replace dev r{k} {netem}" for k in (0, 1)]
-                network.batch(pair.router, ["tc"], tc)
-        pairs = Path(self.ovs.dir, "pairs")
-        pairs.write_text("".join(pair.line("6") + "\n" for pair in self.pairs))
+            self._links()
         first = 0
-        for mode, count in self.config["rounds"]:
+        for mode, count, size in self.config["rounds"]:
+            pairs = Path(self.ovs.dir, f"pairs-{mode}")
+            pairs.write_text("".join(pair.line("6") + "\n" for pair in self.of_mode[mode]))
+            began = time.monotonic()
             with (self.dir / f"epoch-{len(self.rounds)}.txt").open("w") as stream:
-                process = self._converse(pairs, first, count, mode, stream)
+                process = self._converse(pairs, first, count, str(size or mode), stream)
                 _, said = process.communicate()
             if process.returncode or not self.ovs.vswitchd_running():
                 raise RuntimeError(f"converse: {said}\n{self.ovs.log_tail()}")
+            seconds = time.monotonic() - began
             first += count
             words = said.split()
-            done = {"connections": int(words[1]), "bytes": int(words[3]), **self._memory()}
-            print(f"lab> {mode}: {done}", flush=True)
+            done = {"connections": int(words[-3]), "bytes": int(words[-1]), **self._memory()}
+            print(f"lab> {mode}: {done} in {seconds:.1f} s", flush=True)
             self.rounds.append(done)
 
     def epoch(self, number: int, first: int, count: int) -> None:
@@ -191,7 +231,7 @@ class Arm:
             process = self._converse(pairs, first, count, "mixed", stream)
             # In the midst of it other path MTUs, another policy.
             try:
-                process.wait(draw.uniform(0.5, 10))
+                process.wait(draw.uniform(0.5, 30))
             except subprocess.TimeoutExpired:
                 for pair in self.pairs:
                     self._routes(pair, draw)

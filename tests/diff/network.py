@@ -37,9 +37,19 @@ def batch(ns: Netns, program: list[str], lines: list[str]) -> None:
         raise RuntimeError(f"{program}: {done.stderr}{done.stdout}")
 
 
-def make_pairs(ovs: Ovs, count: int, draw: random.Random, trouble: bool) -> list[Pair]:
-    """'trouble': whether the routers are to make any."""
-    pairs = [Pair(index, draw, trouble) for index in range(count)]
+def snmp(ns: Netns) -> dict[tuple[str, str], int]:
+    """What nstat tells, without a process for it."""
+    with ns.entered():
+        lines = Path("/proc/thread-self/net/snmp").read_text().splitlines()
+    counts = {}
+    for names, values in zip(lines[::2], lines[1::2], strict=True):
+        protocol = names.partition(":")[0]
+        for name, value in zip(names.split()[1:], values.split()[1:], strict=True):
+            counts[protocol, name] = int(value)
+    return counts
+
+
+def make_pairs(ovs: Ovs, pairs: list[Pair]) -> None:
     for pair in pairs:
         batch(ovs.ns, ["ip"], pair.links())
     ports = [port for pair in pairs for port in pair.ports]
@@ -55,7 +65,6 @@ def make_pairs(ovs: Ovs, count: int, draw: random.Random, trouble: bool) -> list
     ovs.ofctl("add-flows", "br0", str(path))
     for pair in pairs:
         pair.configure(ovs)
-    return pairs
 
 
 class Relay:
@@ -99,10 +108,11 @@ class Relay:
 
 
 class Pair:
-    """Two guests and the router between them."""
+    """Two guests and the router between them, which makes trouble or not."""
 
     def __init__(self, index: int, draw: random.Random, trouble: bool) -> None:
         self.index = index
+        self.trouble = trouble
         self.tenant = f"t{index}"
         self.guests = [Netns(), Netns()]
         self.router = Netns()
@@ -119,6 +129,10 @@ class Pair:
             name for pair in zip(self.guest_ports, self.uplinks, strict=True) for name in pair
         ]
         self.devices: list[str] = []  # The router's, with its addresses.
+
+    def uniform(self, mtu: int, offload: bool) -> None:
+        """Instead of what was drawn."""
+        self.mtu, self.tags, self.offload = [mtu, mtu], [0, 0], offload
 
     def links(self) -> list[str]:
         lines = []
@@ -149,6 +163,11 @@ class Pair:
             self.devices.append(name)
         if self.relay:
             self.relay.prepare()
+        elif self.trouble:
+            for guest in self.guests:
+                # No packet arrives at once, whatever the router does.
+                line = "qdisc replace dev eth0 root netem limit 10000 delay 20us rate 1gbit"
+                batch(guest, ["tc"], [line])
         write_sysctls(
             self.router,
             {
@@ -276,17 +295,17 @@ class Trouble:
         return f"{self.loss} {self.duplicate} {self.reorder} {self.corrupt} {self.delay_us}"
 
 
-def routes(pair: Pair, draw: random.Random) -> dict[str, list[str]]:
+def routes(pair: Pair, draw: random.Random) -> list[str]:
     """The router's, with path MTUs below those of its devices now and then."""
-    result: dict[str, list[str]] = {"-4": [], "-6": []}
+    result = []
     for side, device in enumerate(pair.devices):
         least = pair.mtu[side] - 4 * pair.tags[side]
-        for version, floor, prefix in (
-            ("-4", 576, f"10.{pair.index}.{side}.0/24"),
-            ("-6", 1280, f"fd00:{pair.index}:{side}::/64"),
+        for floor, prefix in (
+            (576, f"10.{pair.index}.{side}.0/24"),
+            (1280, f"fd00:{pair.index}:{side}::/64"),
         ):
             mtu = draw.choice([least, least, least, draw.randint(floor, least)])
-            result[version].append(f"route replace {prefix} dev {device} mtu lock {mtu}")
+            result.append(f"route replace {prefix} dev {device} mtu lock {mtu}")
     return result
 
 
