@@ -1,16 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the fuzzers begin with.
-
-seeds.py DIRECTORY              writes it, a folder for each fuzzer
-seeds.py --pack FOLDER FILE     an input in base64 a line, as in corpus/
-"""
+"""Writes what the fuzzers begin with."""
 
 from __future__ import annotations
 
+import argparse
 import base64
 import struct
-import sys
 from pathlib import Path
 
 CORPUS = Path(__file__).resolve().parent / "corpus"
@@ -119,8 +115,19 @@ def unpack(directory: Path) -> None:
                 (folder / name).write_bytes(seed)
 
 
-if __name__ == "__main__":
-    if sys.argv[1] == "--pack":
-        pack(Path(sys.argv[2]), Path(sys.argv[3]))
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--pack", type=Path, metavar="FOLDER",
+        help="write the inputs in FOLDER, base64 a line, to the file OUT, as in corpus/",
+    )  # fmt: skip
+    parser.add_argument("out", type=Path, help="a directory; gets a folder for each fuzzer")
+    args = parser.parse_args()
+    if args.pack:
+        pack(args.pack, args.out)
     else:
-        unpack(Path(sys.argv[1]))
+        unpack(args.out)
+
+
+if __name__ == "__main__":
+    main()

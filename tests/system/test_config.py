@@ -628,16 +628,11 @@ def test_existing_flows_follow(switch: Switch) -> None:
     switch.connect()
     (flow,) = switch.flows()
     assert (flow["beta"], flow["mode"], flow["state"]) == (1, "enforce", "established")
-    took = []
     for beta, mode in ((0.25, "observe"), (0.5, "enforce"), (0.75, "observe")):
         switch.ovs.vsctl("set", "acdc", "blue", f"beta={beta}", f"mode={mode}")
-        start = time.monotonic()
         switch.ack(1000, 80)
         (flow,) = switch.flows()
         assert (flow["beta"], flow["mode"], flow["state"]) == (beta, mode, "established")
-        took.append(time.monotonic() - start)
-    # The machine may have paused during one.
-    assert min(took) < 1
 
 
 def test_nothing_is_sent_when_nothing_changed(switch: Switch) -> None:
