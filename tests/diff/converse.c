@@ -245,8 +245,8 @@ static uint32_t size(void)
 {
     uint32_t n = below(1000);
 
-    return n < 120 ? 0 : n < 400 ? 1 + below(10) : n < 850 ? spread(16, 3000)
-           : n < 980 ? spread(3000, 30000) : n < 998 ? spread(20000, 200000)
+    return n < 120 ? 0 : n < 450 ? 1 + below(10) : n < 900 ? spread(16, 3000)
+           : n < 985 ? spread(3000, 30000) : n < 998 ? spread(20000, 200000)
            : spread(100000, 2000000);
 }
 
@@ -326,7 +326,7 @@ static void write_script(struct conversation *c, uint64_t number)
         }
         /* System calls are what takes time in the lab. */
         e->chunk = percent(50) ? CHUNK
-                   : spread(1 + e->total / (percent(10) ? 200 : 20), CHUNK);
+                   : spread(1 + e->total / (percent(10) ? 200 : 6), CHUNK);
         e->read_chunk = percent(70) ? CHUNK : spread(100, 20000);
         stops(e->total, e->pause_at, e->pause_ms);
         e->urgent_at = e->total && percent(10) ? below(e->total) : NONE;
@@ -341,7 +341,7 @@ static void write_script(struct conversation *c, uint64_t number)
         e->wrap = percent(10);
     }
     for (int i = 0; i < 2; i++) {
-        uint32_t least = c->end[!i].total / 30;
+        uint32_t least = c->end[!i].total / (percent(10) ? 100 : 6);
 
         stops(c->end[!i].total, c->end[i].stall_at, c->end[i].stall_ms);
         if (c->end[i].read_chunk < least) {
