@@ -162,16 +162,17 @@ acdc_flow_do_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
 /* Enforcement. ------------------------------------------------------------- */
 
 /* The window field for the guest: what the peer offers, or the law's window
- * where that is smaller, in the guest's scale.  Never zero unless the peer
- * said zero. */
+ * and what of the guest's data has left the network where that is smaller, in
+ * the guest's scale.  Never zero unless the peer said zero. */
 static uint16_t
 window_field(const struct acdc_flow *f, const struct acdc_params *params,
-             uint64_t own, unsigned int scale)
+             uint64_t own, unsigned int scale, uint32_t sacked)
 {
     uint64_t field = own >> scale;
 
     if (acdc_flow_enforced(f, params)) {
-        uint64_t limit = ((uint64_t) f->law.wnd + (1u << scale) - 1) >> scale;
+        uint64_t limit = ((uint64_t) f->law.wnd + sacked + (1u << scale) - 1)
+                         >> scale;
 
         field = field < limit ? field : limit;
     }
@@ -189,15 +190,22 @@ acdc_flow_enforce(struct acdc_ctx *ctx, struct acdc_flow *f,
     bool syn = p->tcp_flags & ACDC_TCP_SYN;
     /* The window of a SYN is not scaled (RFC 7323 section 2.2). */
     unsigned int scale = syn ? 0 : f->out_wscale;
-    uint16_t field = window_field(f, params, own, scale);
+    /* As a congestion window is of what is in flight (RFC 6675, "pipe"): else
+     * a guest could send nothing new until a hole is filled, and would learn
+     * of the loss of what it sends again by its timer alone. */
+    uint32_t sacked = acdc_pkt_sacked(p, f->snd_una, f->snd_nxt);
+    uint16_t field = window_field(f, params, own, scale, sacked);
     uint32_t edge;
 
     if (acdc_flow_enforced(f, params)) {
         if (duplicate && f->out_window && own >> scale >= f->out_window) {
             /* A duplicate ACK has the window of the one before (RFC 5681
-             * section 2): without SACK the guest counts them.  Zero is said
-             * only where the peer says it. */
-            field = f->out_window;
+             * section 2): without SACK the guest counts them.  With SACK it
+             * may be larger (RFC 6675 section 2).  Zero is said only where
+             * the peer says it. */
+            if (!sacked || field < f->out_window) {
+                field = f->out_window;
+            }
         } else if (update && field == f->out_window) {
             ACDC_COUNT(ctx, UPDATES_ABSORBED, 1);
             return false;

@@ -392,6 +392,27 @@ acdc_pkt_sack_edge(const struct acdc_pkt *p, uint32_t una, uint32_t nxt)
     return edge;
 }
 
+uint32_t
+acdc_pkt_sacked(const struct acdc_pkt *p, uint32_t una, uint32_t nxt)
+{
+    const uint8_t *opt = acdc_pkt_tcp(p) + p->sack_ofs;
+    uint32_t sum = 0;
+    unsigned int i;
+
+    if (!(p->opt_flags & ACDC_O_SACK)) {
+        return 0;
+    }
+    for (i = 2; i + 8 <= opt[1]; i += 8) {
+        uint32_t left = acdc_get32(opt + i) - una;
+        uint32_t right = acdc_get32(opt + i + 4) - una;
+
+        if (left < right && right <= nxt - una) {
+            sum += right - left;
+        }
+    }
+    return sum < nxt - una ? sum : nxt - una;
+}
+
 /* The sum of the pseudo header (RFC 9293 section 3.1, RFC 8200 section 8.1) for
  * a segment of 'len' bytes, header and payload. */
 static uint32_t

@@ -220,6 +220,9 @@ bool acdc_pkt_strip(struct acdc_pkt *p, uint16_t exid);
 /* Highest right edge in the SACK option that lies in (una, nxt], or 'una'. */
 uint32_t acdc_pkt_sack_edge(const struct acdc_pkt *p, uint32_t una,
                             uint32_t nxt);
+/* Bytes of (una, nxt] that the SACK option says have arrived. */
+uint32_t acdc_pkt_sacked(const struct acdc_pkt *p, uint32_t una,
+                         uint32_t nxt);
 
 /* Sends, before 'p', a FACK: the headers of 'p', without payload, with the
  * sequence number 'seq', the feedback option and the timestamps of 'p'.

@@ -110,6 +110,65 @@ test_timeout(bool capable, bool lost, int copies)
     }
 }
 
+/* The window field that guest 0 is told by a duplicate ACK of guest 1, whose
+ * SACK option has the segments [from, to) of those in flight. */
+static uint32_t
+told_with_sack(struct sim *s, uint32_t from, uint32_t to, int blocks)
+{
+    struct tcp_spec spec = sim_spec(s, 1, ACDC_TCP_ACK, 0);
+    uint32_t edges[6];
+    struct packet *p;
+    uint16_t window;
+    int i;
+
+    for (i = 0; i < blocks; i++) {
+        edges[2 * i] = spec.ack + from * 1448;
+        edges[2 * i + 1] = spec.ack + to * 1448;
+    }
+    if (blocks) {
+        opt_sack(&spec, (unsigned int) blocks, edges);
+    }
+    p = sim_send(s, 1, &spec);
+    window = packet_window(p);
+    packet_free(p);
+    return window;
+}
+
+/* What SACK says has arrived is not in flight: the window moves on. */
+static void
+test_sacked(void)
+{
+    struct acdc_params params = acdc_params_default;
+    uint32_t told, i, field;
+    struct sim s;
+
+    params.max_window = 20 * 1448;
+    connect(&s, &params);
+    for (i = 0; i < 3; i++) {
+        told = round_trip(&s, 0);
+    }
+    is_u64(told, 20, "a window of 20 segments is in use");
+    for (i = 0; i < 20; i++) {
+        sim_data(&s, 0, 1448, false);
+    }
+    s.guest[1].rcv_nxt -= 20 * 1448;
+    is_u64(told_with_sack(&s, 1, 2, 1), (21 * 1448 + 127) >> 7,
+           "a segment has left the network, another may follow");
+    field = (22 * 1448 + 127) >> 7;
+    is_u64(told_with_sack(&s, 1, 3, 1), field, "and another");
+    is_u64(sim_counter(&s, 0, ACDC_C_CUTS_LOSS), 0, "no loss yet");
+    is_u64(told_with_sack(&s, 1, 5, 1), field,
+           "after a cut it does not end before what was told");
+    is_u64(sim_counter(&s, 0, ACDC_C_CUTS_LOSS), 1, "a loss");
+    ok(told_with_sack(&s, 1, 20, 1) > field,
+       "and moves on where more has left than was cut");
+    told = told_with_sack(&s, 1, 20, 3);
+    ok(told << 7 <= info(&s, 0).window + 20 * 1448 + 128,
+       "said three times it is no more than was sent (%u)", told << 7);
+    is_u64(told_with_sack(&s, 100, 200, 1), told, "nor what was not sent");
+    sim_done(&s);
+}
+
 /* The last segment was reported with the ACK of the one before, as the guest's
  * ACK comes later than what its vSwitch has counted. */
 static void
@@ -888,6 +947,7 @@ main(void)
         test_timeout(i & 1, i & 2, i & 4 ? 2 : 1);
     }
     test_timeout_reported();
+    test_sacked();
     test_beta();
     test_spread_cuts();
     test_algorithms();
