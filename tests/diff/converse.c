@@ -319,10 +319,10 @@ static void write_script(struct conversation *c, uint64_t number)
         e->c = c;
         e->fd = -1;
         e->total = size();
-        if (c->simultaneous && e->total > 3000) {
+        if (c->simultaneous && e->total > 600) {
             /* Linux, where only one end scales its window: it offers 2^scale
              * too little, a few bytes. */
-            e->total = 3000;
+            e->total = 600;
         }
         /* System calls are what takes time in the lab. */
         e->chunk = percent(50) ? CHUNK
