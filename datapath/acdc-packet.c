@@ -396,7 +396,7 @@ uint32_t
 acdc_pkt_sacked(const struct acdc_pkt *p, uint32_t una, uint32_t nxt)
 {
     const uint8_t *opt = acdc_pkt_tcp(p) + p->sack_ofs;
-    uint32_t sum = 0;
+    uint32_t sum = 0, before_left = 0, before_right = 0;
     unsigned int i;
 
     if (!(p->opt_flags & ACDC_O_SACK)) {
@@ -408,6 +408,12 @@ acdc_pkt_sacked(const struct acdc_pkt *p, uint32_t una, uint32_t nxt)
 
         if (left < right && right <= nxt - una) {
             sum += right - left;
+            if (left <= before_left && before_right <= right) {
+                /* What came twice is part of the next block (RFC 2883). */
+                sum -= before_right - before_left;
+            }
+            before_left = left;
+            before_right = right;
         }
     }
     return sum < nxt - una ? sum : nxt - una;
