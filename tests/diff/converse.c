@@ -787,6 +787,9 @@ static void play(struct end *e)
         } else {
             e->connected = true;
             if (c->simultaneous) {
+                /* Linux does not begin to send keep-alives here. */
+                set(e->fd, SOL_SOCKET, SO_KEEPALIVE, 0);
+                set(e->fd, SOL_SOCKET, SO_KEEPALIVE, 1);
                 play(peer);
             }
         }
