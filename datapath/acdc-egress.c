@@ -335,8 +335,8 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 void
 acdc_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
 {
-    bool alive = true;
     struct acdc_flow *f;
+    bool alive;
 
     if (!strip_forged(ctx, p)) {
         /* It cannot be edited and must not pass. */
@@ -348,15 +348,12 @@ acdc_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         acdc_syn_egress(ctx, p);
         return;
     }
-    f = acdc_flow_lookup(ctx, p);
+    f = acdc_flow_lock(ctx, p);
     if (!f) {
         ACDC_COUNT(ctx, UNTOUCHED_MIDSTREAM, 1);
         return;
     }
-    acdc_lock(&f->lock);
-    if (!(f->flags & ACDC_F_DEAD)) {
-        alive = egress_locked(ctx, f, p);
-    }
+    alive = egress_locked(ctx, f, p);
     acdc_unlock(&f->lock);
     if (!alive) {
         /* Not under its lock, see struct acdc. */

@@ -44,13 +44,9 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
     ctx.exid = (uint16_t) acdc_a32_read(&ctx.acdc->exid);
     ctx.now_us = (uint32_t) acdc_div64(now, 1000);
     ctx.now_ms = (uint32_t) acdc_div64(now, 1000000);
-    ctx.hash_basis = acdc_flow_hash_basis(ctx.acdc, port);
 
     for (i = 0; i < n; i++) {
-        if (acdc_pkt_parse(&pkts[i], ctx.exid)) {
-            pkts[i].hash = acdc_flow_hash(&ctx, &pkts[i]);
-            acdc_table_prefetch(&ctx, pkts[i].hash);
-        } else {
+        if (!acdc_pkt_parse(&pkts[i], ctx.exid)) {
             acdc_count(&ctx, pkts[i].reason, 1);
             if (dir == ACDC_INGRESS
                 && pkts[i].reason != ACDC_C_UNTOUCHED_NOT_TCP) {
@@ -58,16 +54,7 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
             }
         }
     }
-    for (i = 0; i < n; i++) {
-        if (pkts[i].ip_version) {
-            acdc_flow_prefetch(&ctx, pkts[i].hash);
-        }
-    }
-    for (i = 0; i < n; i++) {
-        if (pkts[i].ip_version) {
-            acdc_next_flow_prefetch(&ctx, pkts[i].hash);
-        }
-    }
+    acdc_table_find(&ctx, pkts, n);
     for (i = 0; i < n; i++) {
         if (!pkts[i].ip_version) {
             continue;

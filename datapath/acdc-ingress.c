@@ -460,14 +460,11 @@ acdc_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         acdc_syn_ingress(ctx, p);
         return;
     }
-    f = acdc_flow_lookup(ctx, p);
+    f = acdc_flow_lock(ctx, p);
     if (!f) {
         ingress_untracked(ctx, p);
         return;
     }
-    acdc_lock(&f->lock);
-    if (!(f->flags & ACDC_F_DEAD)) {
-        ingress_locked(ctx, f, p);
-    }
+    ingress_locked(ctx, f, p);
     acdc_unlock(&f->lock);
 }

@@ -25,6 +25,11 @@ seq_after(uint32_t a, uint32_t b)
 
 struct acdc_law {
     uint32_t wnd;               /* Bytes the flow may have in flight. */
+    uint8_t alg;                /* enum acdc_algorithm. */
+    bool in_cut;
+    bool in_loss;
+    bool timed_out;             /* And nothing heard since: wnd is below the
+                                 * floor. */
     uint32_t ssthresh;          /* Bytes. */
     uint32_t ca_bytes;          /* Acknowledged in congestion avoidance,
                                  * towards the next segment of growth. */
@@ -45,11 +50,6 @@ struct acdc_law {
             uint32_t k_ms;      /* From there to w_max. */
         } cubic;
     };
-    uint8_t alg;                /* enum acdc_algorithm. */
-    bool in_cut;
-    bool in_loss;
-    bool timed_out;             /* And nothing heard since: wnd is below the
-                                 * floor. */
 };
 
 /* What an event of a flow brings. */

@@ -341,8 +341,6 @@ acdc_pkt_parse(struct acdc_pkt *p, uint16_t exid)
     }
     p->payload = ip_len - (p->l4_ofs - p->l3_ofs) - p->tcp_hlen;
     p->tcp_flags = tcp[13];
-    p->sport = acdc_get16(tcp);
-    p->dport = acdc_get16(tcp + 2);
     p->seq = acdc_get32(tcp + 4);
     p->ack = acdc_get32(tcp + 8);
 

@@ -345,6 +345,7 @@ prefix_matches(const uint8_t *addr, const uint8_t *prefix, unsigned int plen)
 int
 acdc_policy_match(const struct acdc_policy *policy, const struct acdc_flow *f)
 {
+    uint16_t lport = (uint16_t) (f->ports >> 16), rport = (uint16_t) f->ports;
     uint8_t local[16], remote[16];
     uint32_t i;
 
@@ -355,8 +356,8 @@ acdc_policy_match(const struct acdc_policy *policy, const struct acdc_flow *f)
     for (i = 0; i < policy->n_rules; i++) {
         const struct acdc_match *m = &policy->rules[i].match;
 
-        if (f->rport >= m->remote_port_min && f->rport <= m->remote_port_max
-            && f->lport >= m->local_port_min && f->lport <= m->local_port_max
+        if (rport >= m->remote_port_min && rport <= m->remote_port_max
+            && lport >= m->local_port_min && lport <= m->local_port_max
             && (!m->remote_set
                 || prefix_matches(remote, m->remote, m->remote_plen))) {
             return (int) i;

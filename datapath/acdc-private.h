@@ -73,17 +73,20 @@ struct acdc_flow {
     /* Found by, immutable but for 'next' (table lock, RCU). */
     struct acdc_flow *next;
     struct acdc_port *port;
+    uint64_t addrs;             /* IPv4: local << 32 | remote, never 0.  0:
+                                 * IPv6, see struct acdc_flow6. */
+    uint32_t ports;             /* local << 16 | remote. */
     uint32_t hash;
-    uint16_t lport, rport;
-    uint32_t laddr, raddr;      /* be; IPv6 in struct acdc_flow6. */
 
-    /* All that follows: 'lock'. */
+    /* All that follows: 'lock'.  In the order of need: every packet of an
+     * established flow reads and writes what lies in the first two cache lines,
+     * those with feedback the third one too. */
     acdc_lock_t lock;
     uint32_t flags;
     uint32_t policy_gen;        /* Of the policy 'rule' comes from. */
-    uint32_t seen_ms;           /* Last packet. */
     int16_t rule;               /* -1: the tenant's own parameters. */
     uint16_t mss;               /* Smaller of both MSS options. */
+    uint32_t seen_ms;           /* Last packet. */
     uint32_t state : 4;         /* enum acdc_flow_state. */
     uint32_t n_syns : 4;        /* Transmissions of the guest's SYN. */
     uint32_t peer_wscale : 4;   /* The peer's windows. */
@@ -97,35 +100,38 @@ struct acdc_flow {
     uint16_t peer_window;       /* Window field of the last ACK, raw, ... */
     uint16_t out_window;        /* ... and as the guest got it. */
     uint32_t tx_total;          /* Payload bytes sent, with retransmissions. */
-    union {
-        struct acdc_rcu rcu;    /* When dead. */
-        struct {
-            uint32_t iss;       /* Of the guest. */
-            uint32_t snd_una;
-            uint32_t snd_nxt;
-            uint32_t out_ack;   /* Highest ACK the guest got. */
-            uint32_t right_edge;    /* Highest ever offered to the guest. */
-            uint32_t peer_edge; /* Highest ever offered by the peer. */
-        };
-    };
-    struct acdc_law law;
-    uint32_t fb_total, fb_ce;   /* Last feedback got. */
-    uint32_t silent;            /* Bytes acknowledged since. */
+    uint32_t snd_una;
+    uint32_t snd_nxt;
+    uint32_t out_ack;           /* Highest ACK the guest got. */
+    uint32_t right_edge;        /* Highest ever offered to the guest. */
+    uint32_t peer_edge;         /* Highest ever offered by the peer. */
+    uint32_t active_ms;         /* Data sent or acknowledged. */
     uint32_t rtt_seq, rtt_us;   /* Round-trip time being measured. */
     uint32_t srtt_us8;          /* Smoothed, RFC 6298, microseconds times 8. */
-    uint32_t active_ms;         /* Data sent or acknowledged. */
-    union {
-        uint32_t fin_guest;     /* Sequence number after the guest's FIN. */
-        uint32_t lost;          /* Without one: payload bytes sent and never
-                                 * received, when last known. */
-    };
+    uint32_t silent;            /* Bytes acknowledged since feedback came. */
 
     /* Receiver side: data to the guest. */
-    uint32_t irs;               /* Of the peer. */
     uint32_t rcv_nxt;           /* Highest seen. */
     uint32_t rx_total, rx_ce;   /* Payload bytes. */
     uint32_t rx_told_total;     /* In the last feedback sent. */
-    uint32_t fin_peer;
+
+    /* Of this every ACK needs the window and the algorithm, the first two
+     * words. */
+    struct acdc_law law;
+
+    union {
+        struct acdc_rcu rcu;    /* When dead. */
+        struct {
+            uint32_t fb_total, fb_ce;   /* Last feedback got. */
+            uint32_t iss, irs;  /* Of the guest, of the peer. */
+            union {
+                uint32_t fin_guest;     /* Sequence number after the FIN. */
+                uint32_t lost;  /* Without one: payload bytes sent and never
+                                 * received, when last known. */
+            };
+            uint32_t fin_peer;
+        };
+    };
 };
 
 struct acdc_flow6 {
@@ -207,7 +213,6 @@ struct acdc_ctx {
     struct acdc_slot_stats *slot;
     enum acdc_dir dir;
     uint16_t exid;
-    uint64_t hash_basis;        /* Of the port. */
     uint32_t now_us, now_ms;
     uint64_t counted;           /* A bit for each that is not 0 of ... */
     uint32_t counters[ACDC_N_COUNTERS]; /* ... added to 'slot' at the end. */
@@ -235,17 +240,31 @@ acdc_count(struct acdc_ctx *ctx, unsigned int counter, uint32_t n)
 /* acdc-table.c: the flow table. ------------------------------------------- */
 
 int acdc_table_ensure(struct acdc *);
-uint64_t acdc_flow_hash_basis(const struct acdc *, const struct acdc_port *);
-uint32_t acdc_flow_hash(const struct acdc_ctx *, const struct acdc_pkt *);
-/* A flow comes from memory in steps: its bucket, the first flow of that, and
- * where this is another one the second.  Done for a whole batch, the steps of
- * many packets wait for memory together. */
-void acdc_table_prefetch(const struct acdc_ctx *, uint32_t hash);
-void acdc_flow_prefetch(const struct acdc_ctx *, uint32_t hash);
-void acdc_next_flow_prefetch(const struct acdc_ctx *, uint32_t hash);
+/* Finds the flows of those of 'pkts' that are TCP, as far as that takes no wait
+ * for memory, and has the others fetched meanwhile. */
+void acdc_table_find(const struct acdc_ctx *, struct acdc_pkt *pkts,
+                     unsigned int n);
 /* RCU read section. */
 struct acdc_flow *acdc_flow_lookup(const struct acdc_ctx *,
                                    const struct acdc_pkt *);
+/* The flow of a packet for which acdc_table_find() was called, locked, or NULL.
+ * What was found then may be dead now, and another flow in its place. */
+static inline struct acdc_flow *
+acdc_flow_lock(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
+{
+    struct acdc_flow *f = acdc_likely(p->flow) ? p->flow
+                                               : acdc_flow_lookup(ctx, p);
+
+    while (f) {
+        acdc_lock(&f->lock);
+        if (acdc_likely(!(f->flags & ACDC_F_DEAD))) {
+            break;
+        }
+        acdc_unlock(&f->lock);
+        f = acdc_flow_lookup(ctx, p);
+    }
+    return f;
+}
 /* For a SYN.  NULL, with '*why' set to the counter, if there is no room, no
  * memory or no quota left. */
 struct acdc_flow *acdc_flow_create(struct acdc_ctx *, struct acdc_pkt *,

@@ -101,123 +101,70 @@ get64(const uint8_t *p)
     return (uint64_t) acdc_get32(p) << 32 | acdc_get32(p + 4);
 }
 
-/* Local and remote address of a packet, seen from the guest. */
+/* Local and remote address of an IPv6 packet, seen from the guest. */
 static void
-addresses(const struct acdc_ctx *ctx, const struct acdc_pkt *p,
-          const uint8_t **local, const uint8_t **remote)
+addresses6(const struct acdc_ctx *ctx, const struct acdc_pkt *p,
+           const uint8_t **local, const uint8_t **remote)
 {
-    const uint8_t *ip = acdc_pkt_ip(p);
-    const uint8_t *src = ip + (p->ip_version == 4 ? 12 : 8);
-    const uint8_t *dst = src + (p->ip_version == 4 ? 4 : 16);
+    const uint8_t *src = acdc_pkt_ip(p) + 8;
+    const uint8_t *dst = src + 16;
 
     *local = ctx->dir == ACDC_EGRESS ? src : dst;
     *remote = ctx->dir == ACDC_EGRESS ? dst : src;
 }
 
+/* Which connection 'p' is of, seen from the guest: its 'addrs' and 'ports', as
+ * in struct acdc_flow, and 'hash'.  'basis' is the port's. */
 static void
-ports(const struct acdc_ctx *ctx, const struct acdc_pkt *p,
-      uint16_t *local, uint16_t *remote)
+set_key(const struct acdc_ctx *ctx, struct acdc_pkt *p, uint64_t basis)
 {
-    *local = ctx->dir == ACDC_EGRESS ? p->sport : p->dport;
-    *remote = ctx->dir == ACDC_EGRESS ? p->dport : p->sport;
-}
-
-uint64_t
-acdc_flow_hash_basis(const struct acdc *a, const struct acdc_port *port)
-{
-    return mix((uint64_t) a->seed << 32 | port->hash);
-}
-
-uint32_t
-acdc_flow_hash(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
-{
-    const uint8_t *local, *remote;
-    uint16_t lport, rport;
+    const uint8_t *ip = acdc_pkt_ip(p);
     uint64_t h;
 
-    addresses(ctx, p, &local, &remote);
-    ports(ctx, p, &lport, &rport);
-    h = mix(ctx->hash_basis ^ ((uint64_t) lport << 16 | rport));
-    if (p->ip_version == 4) {
-        h = mix(h ^ ((uint64_t) acdc_get32(local) << 32
-                     | acdc_get32(remote)));
+    p->ports = acdc_get32(acdc_pkt_tcp(p));
+    p->addrs = p->ip_version == 4 ? get64(ip + 12) : 0;
+    if (ctx->dir == ACDC_INGRESS) {
+        p->ports = p->ports << 16 | p->ports >> 16;
+        p->addrs = p->addrs << 32 | p->addrs >> 32;
+    }
+    h = mix(basis ^ p->ports);
+    if (acdc_likely(p->ip_version == 4)) {
+        h = mix(h ^ p->addrs);
     } else {
+        const uint8_t *local, *remote;
+
+        addresses6(ctx, p, &local, &remote);
         h = mix(h ^ get64(local));
         h = mix(h ^ get64(local + 8));
         h = mix(h ^ get64(remote));
         h = mix(h ^ get64(remote + 8));
     }
-    return (uint32_t) (h ^ h >> 32);
-}
-
-void
-acdc_table_prefetch(const struct acdc_ctx *ctx, uint32_t hash)
-{
-    const struct acdc_table *t = acdc_ptr_load(&ctx->acdc->table);
-
-    ACDC_PREFETCH(&t->buckets[hash & t->mask]);
-}
-
-static void
-prefetch_flow(const struct acdc_flow *f)
-{
-    size_t ofs;
-
-    for (ofs = 0; f && ofs < sizeof *f; ofs += ACDC_CACHE_LINE) {
-        ACDC_PREFETCH((const char *) f + ofs);
-    }
-}
-
-static const struct acdc_flow *
-first_of_bucket(const struct acdc_ctx *ctx, uint32_t hash)
-{
-    const struct acdc_table *t = acdc_ptr_load(&ctx->acdc->table);
-
-    return acdc_ptr_load(&t->buckets[hash & t->mask]);
-}
-
-/* The first of its bucket, which most often is the one. */
-void
-acdc_flow_prefetch(const struct acdc_ctx *ctx, uint32_t hash)
-{
-    prefetch_flow(first_of_bucket(ctx, hash));
-}
-
-/* The second where the first is not: in a full table three lookups in ten. */
-void
-acdc_next_flow_prefetch(const struct acdc_ctx *ctx, uint32_t hash)
-{
-    const struct acdc_flow *f = first_of_bucket(ctx, hash);
-
-    if (f && f->hash != hash) {
-        prefetch_flow(acdc_ptr_load(&f->next));
-    }
+    p->hash = (uint32_t) (h ^ h >> 32);
 }
 
 /* Lookup. ------------------------------------------------------------------ */
 
 static bool
+same_addresses6(const struct acdc_ctx *ctx, const struct acdc_flow *f,
+                const struct acdc_pkt *p)
+{
+    const struct acdc_flow6 *f6 = (const struct acdc_flow6 *) f;
+    const uint8_t *local, *remote;
+
+    if (p->ip_version != 6) {
+        return false;
+    }
+    addresses6(ctx, p, &local, &remote);
+    return !memcmp(f6->laddr, local, 16) && !memcmp(f6->raddr, remote, 16);
+}
+
+static inline bool
 flow_equals(const struct acdc_ctx *ctx, const struct acdc_flow *f,
             const struct acdc_pkt *p)
 {
-    const uint8_t *local, *remote;
-    uint16_t lport, rport;
-
-    ports(ctx, p, &lport, &rport);
-    if (f->hash != p->hash || f->port != ctx->port || f->lport != lport
-        || f->rport != rport) {
-        return false;
-    }
-    addresses(ctx, p, &local, &remote);
-    if (p->ip_version == 4) {
-        /* The ports of an IPv6 flow may agree, its zero addresses do not. */
-        return !memcmp(&f->laddr, local, 4) && !memcmp(&f->raddr, remote, 4);
-    } else {
-        const struct acdc_flow6 *f6 = (const struct acdc_flow6 *) f;
-
-        return !f->laddr && !f->raddr && !memcmp(f6->laddr, local, 16)
-               && !memcmp(f6->raddr, remote, 16);
-    }
+    return f->hash == p->hash && f->addrs == p->addrs && f->ports == p->ports
+           && f->port == ctx->port
+           && (acdc_likely(p->addrs) || same_addresses6(ctx, f, p));
 }
 
 static struct acdc_flow *
@@ -241,17 +188,69 @@ acdc_flow_lookup(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
     return lookup_in(acdc_ptr_load(&ctx->acdc->table), ctx, p);
 }
 
+/* What a packet reads and writes, see struct acdc_flow. */
+static inline void
+prefetch_flow(const struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    const char *line = (const char *) f;
+
+    ACDC_PREFETCH(line);
+    ACDC_PREFETCH(line + ACDC_CACHE_LINE);
+    if (p->opt_flags & ACDC_O_FEEDBACK) {
+        ACDC_PREFETCH(line + 2 * ACDC_CACHE_LINE);
+    }
+}
+
+/* A flow comes from memory in steps: its bucket, the first flow of that, which
+ * most often is the one, and where it is not the second (in a full table for
+ * three in ten).  Each step is done for the whole batch, so that the packets
+ * wait for memory together. */
+void
+acdc_table_find(const struct acdc_ctx *ctx, struct acdc_pkt *pkts,
+                unsigned int n)
+{
+    uint64_t basis = mix((uint64_t) ctx->acdc->seed << 32 | ctx->port->hash);
+    struct acdc_table *t = acdc_ptr_load(&ctx->acdc->table);
+    struct acdc_pkt *end = pkts + n;
+    struct acdc_pkt *p;
+
+    for (p = pkts; p < end; p++) {
+        if (p->ip_version) {
+            set_key(ctx, p, basis);
+            ACDC_PREFETCH(&t->buckets[p->hash & t->mask]);
+        }
+    }
+    for (p = pkts; p < end; p++) {
+        if (p->ip_version) {
+            p->flow = acdc_ptr_load(&t->buckets[p->hash & t->mask]);
+            if (p->flow) {
+                prefetch_flow(p->flow, p);
+            }
+        }
+    }
+    for (p = pkts; p < end; p++) {
+        if (p->ip_version && p->flow && !flow_equals(ctx, p->flow, p)) {
+            struct acdc_flow *next = acdc_ptr_load(&p->flow->next);
+
+            if (next) {
+                prefetch_flow(next, p);
+            }
+            p->flow = NULL;
+        }
+    }
+}
+
 void
 acdc_flow_address(const struct acdc_flow *f, uint8_t local[16],
                   uint8_t remote[16])
 {
     static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
 
-    if (f->laddr || f->raddr) {
+    if (f->addrs) {
         memcpy(local, mapped, 12);
-        memcpy(local + 12, &f->laddr, 4);
+        acdc_put32(local + 12, (uint32_t) (f->addrs >> 32));
         memcpy(remote, mapped, 12);
-        memcpy(remote + 12, &f->raddr, 4);
+        acdc_put32(remote + 12, (uint32_t) f->addrs);
     } else {
         const struct acdc_flow6 *f6 = (const struct acdc_flow6 *) f;
 
@@ -481,13 +480,18 @@ acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
     struct acdc *a = ctx->acdc;
     struct acdc_tenant *tenant = ctx->tenant;
     bool v6 = p->ip_version == 6;
-    const uint8_t *local, *remote;
     struct acdc_flow **bucket;
     struct acdc_flow *f, *other;
     struct acdc_table *t;
 
     if (acdc_count_read(&tenant->n_half_open) >= ctx->policy->max_half_open) {
         *why = ACDC_C_UNTOUCHED_HALF_OPEN;
+        return NULL;
+    }
+    if (!v6 && !p->addrs) {
+        /* 0.0.0.0 at both ends is nobody's connection and would look like
+         * IPv6. */
+        *why = ACDC_C_UNTOUCHED_MIDSTREAM;
         return NULL;
     }
     f = acdc_host_alloc(v6 ? sizeof(struct acdc_flow6) : sizeof *f, true);
@@ -497,29 +501,21 @@ acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
     }
     acdc_lock_init(&f->lock);
     f->port = ctx->port;
+    f->addrs = p->addrs;
+    f->ports = p->ports;
     f->hash = p->hash;
     f->rule = -1;
     f->seen_ms = f->active_ms = ctx->now_ms;
     f->state = ctx->dir == ACDC_EGRESS ? ACDC_FLOW_SYN_SENT
                                        : ACDC_FLOW_SYN_RECEIVED;
-    addresses(ctx, p, &local, &remote);
-    ports(ctx, p, &f->lport, &f->rport);
     if (v6) {
         struct acdc_flow6 *f6 = (struct acdc_flow6 *) f;
+        const uint8_t *local, *remote;
 
         f->flags |= ACDC_F_V6;
+        addresses6(ctx, p, &local, &remote);
         memcpy(f6->laddr, local, 16);
         memcpy(f6->raddr, remote, 16);
-    } else {
-        memcpy(&f->laddr, local, 4);
-        memcpy(&f->raddr, remote, 4);
-        if (!f->laddr && !f->raddr) {
-            /* 0.0.0.0 at both ends is nobody's connection and would look like
-             * IPv6 to flow_equals(). */
-            acdc_host_free(f);
-            *why = ACDC_C_UNTOUCHED_MIDSTREAM;
-            return NULL;
-        }
     }
 
     acdc_lock(&a->lock);
@@ -636,8 +632,8 @@ flow_info(struct acdc_flow *f, uint32_t now_ms, struct acdc_flow_info *fi)
     memcpy(fi->tenant, tenant->name, sizeof fi->tenant);
     memcpy(fi->port, f->port->name, sizeof fi->port);
     fi->port_no = f->port->port_no;
-    fi->local_port = f->lport;
-    fi->remote_port = f->rport;
+    fi->local_port = (uint16_t) (f->ports >> 16);
+    fi->remote_port = (uint16_t) f->ports;
     acdc_flow_address(f, fi->local, fi->remote);
 
     acdc_lock(&f->lock);
@@ -662,14 +658,14 @@ flow_info(struct acdc_flow *f, uint32_t now_ms, struct acdc_flow_info *fi)
     fi->srtt_us = f->srtt_us8 / 8;
     fi->rx_total = f->rx_total;
     fi->rx_ce = f->rx_ce;
-    fi->fb_total = f->fb_total;
-    fi->fb_ce = f->fb_ce;
     fi->idle_ms = elapsed_ms(now_ms, f->seen_ms);
     if (!(f->flags & ACDC_F_DEAD)) {
         fi->offered = (uint32_t) f->out_window << f->out_wscale;
         fi->in_flight = f->snd_nxt - f->snd_una;
         fi->snd_una = f->snd_una;
         fi->snd_nxt = f->snd_nxt;
+        fi->fb_total = f->fb_total;
+        fi->fb_ce = f->fb_ce;
     }
     acdc_unlock(&f->lock);
 }

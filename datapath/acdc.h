@@ -200,16 +200,18 @@ struct acdc_pkt {
                                                          * 0: none. */
     uint8_t writable;
     uint16_t l4_ofs;
-    uint16_t sport, dport;
     uint32_t payload;
     uint32_t seq, ack;
     uint16_t mss;
     uint8_t wscale;
     uint8_t reason;             /* Why untouched. */
-    uint32_t hash;
     uint32_t ip_change, tcp_change;     /* Of the checksums, see
                                          * acdc_pkt_finish(). */
-    struct acdc_flow *flow;
+    /* As in struct acdc_flow. */
+    uint64_t addrs;
+    uint32_t ports;
+    uint32_t hash;
+    struct acdc_flow *flow;     /* Found in time, else NULL. */
 };
 
 /* Initializes what the host does not care to set. */
