@@ -23,45 +23,11 @@ csum_add_bytes(uint32_t sum, const uint8_t *p, unsigned int n)
     return sum;
 }
 
-static uint16_t
-csum_fold(uint32_t sum)
-{
-    sum = (sum & 0xffff) + (sum >> 16);
-    sum = (sum & 0xffff) + (sum >> 16);
-    return (uint16_t) sum;
-}
-
 /* What a word that grows by 'delta' adds: in ones' complement -n is ~n. */
 static uint32_t
 csum_delta(int delta)
 {
     return delta >= 0 ? (uint32_t) delta : (uint16_t) ~(unsigned int) -delta;
-}
-
-/* HC' = ~(~HC + ~m + m'), RFC 1624 equation 3, for all words at once. */
-static void
-csum_apply(uint8_t *field, uint32_t change)
-{
-    uint32_t sum = (uint16_t) ~acdc_get16(field);
-
-    sum += (change >> 16) + (change & 0xffff);
-    acdc_put16(field, (uint16_t) ~csum_fold(sum));
-}
-
-/* Several edits of a packet write its checksums once.  Each adds less than
- * 2^17 and there are a few dozen at most, so that the changes do not
- * overflow. */
-void
-acdc_pkt_finish(struct acdc_pkt *p)
-{
-    if (p->ip_change) {
-        csum_apply(acdc_pkt_ip(p) + 10, p->ip_change);
-        p->ip_change = 0;
-    }
-    if (p->tcp_change) {
-        csum_apply(acdc_pkt_tcp(p) + 16, p->tcp_change);
-        p->tcp_change = 0;
-    }
 }
 
 /* Writes any byte of the TCP header. */
@@ -77,15 +43,6 @@ tcp_put8(struct acdc_pkt *p, unsigned int ofs, uint8_t value)
 
 /* Parsing. ----------------------------------------------------------------- */
 
-void
-acdc_pkt_init(struct acdc_pkt *p, uint8_t *data, uint32_t len, uint32_t hlen)
-{
-    memset(p, 0, sizeof *p);
-    p->data = data;
-    p->len = len;
-    p->hlen = hlen;
-}
-
 static bool
 untouched(struct acdc_pkt *p, enum acdc_counter reason)
 {
@@ -94,44 +51,40 @@ untouched(struct acdc_pkt *p, enum acdc_counter reason)
     return false;
 }
 
-/* Finds the IP header behind Ethernet and VLAN tags. */
+/* Finds the IP header behind Ethernet and VLAN tags, the first of which is of
+ * '*type'. */
 static bool
-parse_ethernet(const struct acdc_pkt *p, uint16_t *ofs, uint16_t *type)
+parse_vlans(struct acdc_pkt *p, uint16_t *type)
 {
     unsigned int n_vlans;
 
-    *ofs = ACDC_ETH_HLEN;
-    if (p->hlen < ACDC_ETH_HLEN) {
-        return false;
-    }
-    *type = acdc_get16(p->data + 12);
     for (n_vlans = 0; n_vlans < ACDC_MAX_VLANS; n_vlans++) {
         if (*type != ACDC_ETHERTYPE_VLAN && *type != ACDC_ETHERTYPE_QINQ) {
             break;
         }
-        if (p->hlen < *ofs + (unsigned int) ACDC_VLAN_HLEN) {
+        if (p->hlen < p->l3_ofs + (unsigned int) ACDC_VLAN_HLEN) {
             return false;
         }
-        *type = acdc_get16(p->data + *ofs + 2);
-        *ofs = (uint16_t) (*ofs + ACDC_VLAN_HLEN);
+        *type = acdc_get16(p->data + p->l3_ofs + 2);
+        p->l3_ofs = (uint16_t) (p->l3_ofs + ACDC_VLAN_HLEN);
     }
     return true;
 }
 
-/* Sets 'l4_ofs' and '*ip_len'.  Returns the counter that says why not, or
- * ACDC_N_COUNTERS. */
-static enum acdc_counter
-parse_ip4(struct acdc_pkt *p, uint32_t avail, uint32_t *ip_len)
+/* Sets '*ip_hlen', with IPv6 extension headers, and '*ip_len'.  Returns the
+ * counter that says why not, or ACDC_N_COUNTERS. */
+static inline enum acdc_counter
+parse_ip4(const struct acdc_pkt *p, uint32_t avail, uint32_t *ip_hlen,
+          uint32_t *ip_len)
 {
     const uint8_t *ip = acdc_pkt_ip(p);
-    unsigned int ihl;
 
     if (avail < ACDC_IP4_HLEN || ip[0] >> 4 != 4) {
         return ACDC_C_UNTOUCHED_LENGTH;
     }
-    ihl = (ip[0] & 0xf) * 4u;
+    *ip_hlen = (ip[0] & 0xf) * 4u;
     *ip_len = acdc_get16(ip + 2);
-    if (ihl < ACDC_IP4_HLEN || ihl > avail || *ip_len < ihl) {
+    if (*ip_hlen < ACDC_IP4_HLEN || *ip_hlen > avail || *ip_len < *ip_hlen) {
         return ACDC_C_UNTOUCHED_LENGTH;
     }
     if (acdc_get16(ip + 6) & 0x3fff) {
@@ -141,12 +94,12 @@ parse_ip4(struct acdc_pkt *p, uint32_t avail, uint32_t *ip_len)
         return ip[9] == ACDC_IPPROTO_ESP || ip[9] == ACDC_IPPROTO_AH
                ? ACDC_C_UNTOUCHED_IPSEC : ACDC_C_UNTOUCHED_NOT_TCP;
     }
-    p->l4_ofs = (uint16_t) (p->l3_ofs + ihl);
     return ACDC_N_COUNTERS;
 }
 
 static enum acdc_counter
-parse_ip6(struct acdc_pkt *p, uint32_t avail, uint32_t *ip_len)
+parse_ip6(const struct acdc_pkt *p, uint32_t avail, uint32_t *ip_hlen,
+          uint32_t *ip_len)
 {
     const uint8_t *ip = acdc_pkt_ip(p);
     uint32_t ofs = ACDC_IP6_HLEN;
@@ -182,7 +135,7 @@ parse_ip6(struct acdc_pkt *p, uint32_t avail, uint32_t *ip_len)
             return ACDC_C_UNTOUCHED_NOT_TCP;
         }
     }
-    p->l4_ofs = (uint16_t) (p->l3_ofs + ofs);
+    *ip_hlen = ofs;
     return ACDC_N_COUNTERS;
 }
 
@@ -202,32 +155,14 @@ parse_our_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len)
 
 /* Walks the TCP options.  Returns as parse_ip4(). */
 static enum acdc_counter
-parse_options(struct acdc_pkt *p, uint16_t exid)
+parse_other_options(struct acdc_pkt *p, uint16_t exid, unsigned int ofs)
 {
     const uint8_t *tcp = acdc_pkt_tcp(p);
-    unsigned int ofs = ACDC_TCP_HLEN;
 
     while (ofs < p->tcp_hlen) {
         uint8_t kind = tcp[ofs];
         uint8_t len;
 
-        /* What most segments have: timestamps as in RFC 7323 appendix A, and
-         * feedback as we write it. */
-        if (ofs + 12 <= p->tcp_hlen) {
-            uint32_t word = acdc_get32(tcp + ofs);
-
-            if (word == ACDC_TIMESTAMP_ALIGNED) {
-                p->ts_ofs = (uint8_t) (ofs + 2);
-                p->opt_flags |= ACDC_O_TIMESTAMP;
-                ofs += 12;
-                continue;
-            } else if (word == (ACDC_FEEDBACK_WORD | exid) && !p->fb_ofs) {
-                p->fb_ofs = (uint8_t) ofs;
-                p->opt_flags |= ACDC_O_FEEDBACK;
-                ofs += ACDC_OPT_FB_LEN;
-                continue;
-            }
-        }
         if (kind == ACDC_TCPOPT_EOL) {
             break;
         }
@@ -295,23 +230,55 @@ parse_options(struct acdc_pkt *p, uint16_t exid)
     return ACDC_N_COUNTERS;
 }
 
+/* Likewise.  First what most segments have and no more: feedback as we write
+ * it, timestamps as in RFC 7323 appendix A. */
+static inline enum acdc_counter
+parse_options(struct acdc_pkt *p, uint16_t exid)
+{
+    const uint8_t *tcp = acdc_pkt_tcp(p);
+    unsigned int ofs = ACDC_TCP_HLEN;
+
+    if (ofs + ACDC_OPT_FB_LEN <= p->tcp_hlen
+        && acdc_get32(tcp + ofs) == (ACDC_FEEDBACK_WORD | exid)) {
+        p->fb_ofs = ACDC_TCP_HLEN;
+        p->opt_flags |= ACDC_O_FEEDBACK;
+        ofs += ACDC_OPT_FB_LEN;
+    }
+    if (ofs + 2 + ACDC_TCPOPT_TIMESTAMP_LEN <= p->tcp_hlen
+        && acdc_get32(tcp + ofs) == ACDC_TIMESTAMP_ALIGNED) {
+        p->ts_ofs = (uint8_t) (ofs + 2);
+        p->opt_flags |= ACDC_O_TIMESTAMP;
+        ofs += 2 + ACDC_TCPOPT_TIMESTAMP_LEN;
+    }
+    return acdc_likely(ofs == p->tcp_hlen) ? ACDC_N_COUNTERS
+                                           : parse_other_options(p, exid, ofs);
+}
+
 bool
 acdc_pkt_parse(struct acdc_pkt *p, uint16_t exid)
 {
+    uint32_t ip_len, ip_hlen, tcp_hlen;
+    uint16_t type = p->ethertype;
     enum acdc_counter why;
     const uint8_t *tcp;
-    uint32_t ip_len;
     uint32_t avail;
-    uint16_t type = p->ethertype;
 
     p->ip_version = 0;
     p->opt_flags = 0;
     p->fb_ofs = p->cap_ofs = p->sack_ofs = p->ws_ofs = p->ts_ofs = 0;
-    p->mss = 0;
     p->wscale = 0;
+    p->mss = 0;
 
-    if (!type && !parse_ethernet(p, &p->l3_ofs, &type)) {
-        return untouched(p, ACDC_C_UNTOUCHED_LENGTH);
+    if (!type) {
+        if (p->hlen < ACDC_ETH_HLEN) {
+            return untouched(p, ACDC_C_UNTOUCHED_LENGTH);
+        }
+        p->l3_ofs = ACDC_ETH_HLEN;
+        type = acdc_get16(p->data + 12);
+        if (acdc_unlikely(type != ACDC_ETHERTYPE_IP4)
+            && !parse_vlans(p, &type)) {
+            return untouched(p, ACDC_C_UNTOUCHED_LENGTH);
+        }
     }
     if (type != ACDC_ETHERTYPE_IP4 && type != ACDC_ETHERTYPE_IP6) {
         return untouched(p, ACDC_C_UNTOUCHED_NOT_TCP);
@@ -320,26 +287,26 @@ acdc_pkt_parse(struct acdc_pkt *p, uint16_t exid)
         return untouched(p, ACDC_C_UNTOUCHED_LENGTH);
     }
     avail = p->hlen - p->l3_ofs;
-    why = type == ACDC_ETHERTYPE_IP4 ? parse_ip4(p, avail, &ip_len)
-                                     : parse_ip6(p, avail, &ip_len);
+    why = type == ACDC_ETHERTYPE_IP4 ? parse_ip4(p, avail, &ip_hlen, &ip_len)
+                                     : parse_ip6(p, avail, &ip_hlen, &ip_len);
     if (why != ACDC_N_COUNTERS) {
         return untouched(p, why);
     }
     /* A frame may be longer than its IP packet (Ethernet padding), not
      * shorter. */
-    if (ip_len > p->len - p->l3_ofs
-        || ip_len < (uint32_t) (p->l4_ofs - p->l3_ofs) + ACDC_TCP_HLEN
-        || p->hlen < (uint32_t) p->l4_ofs + ACDC_TCP_HLEN) {
+    if (ip_len > p->len - p->l3_ofs || ip_len < ip_hlen + ACDC_TCP_HLEN
+        || avail < ip_hlen + ACDC_TCP_HLEN) {
         return untouched(p, ACDC_C_UNTOUCHED_LENGTH);
     }
+    p->l4_ofs = (uint16_t) (p->l3_ofs + ip_hlen);
     tcp = acdc_pkt_tcp(p);
-    p->tcp_hlen = (uint8_t) ((tcp[12] >> 4) * 4);
-    if (p->tcp_hlen < ACDC_TCP_HLEN
-        || p->l4_ofs - p->l3_ofs + (uint32_t) p->tcp_hlen > ip_len
-        || p->hlen < (uint32_t) p->l4_ofs + p->tcp_hlen) {
+    tcp_hlen = (tcp[12] >> 4) * 4u;
+    if (tcp_hlen < ACDC_TCP_HLEN || ip_hlen + tcp_hlen > ip_len
+        || ip_hlen + tcp_hlen > avail) {
         return untouched(p, ACDC_C_UNTOUCHED_LENGTH);
     }
-    p->payload = ip_len - (p->l4_ofs - p->l3_ofs) - p->tcp_hlen;
+    p->tcp_hlen = (uint8_t) tcp_hlen;
+    p->payload = ip_len - ip_hlen - tcp_hlen;
     p->tcp_flags = tcp[13];
     p->seq = acdc_get32(tcp + 4);
     p->ack = acdc_get32(tcp + 8);
@@ -360,13 +327,13 @@ acdc_pkt_parse(struct acdc_pkt *p, uint16_t exid)
         return untouched(p, ACDC_C_UNTOUCHED_FLAGS);
     }
 
-    p->ip_version = type == ACDC_ETHERTYPE_IP4 ? 4 : 6;
-    if (p->tcp_hlen > ACDC_TCP_HLEN) {
+    if (tcp_hlen > ACDC_TCP_HLEN) {
         why = parse_options(p, exid);
         if (why != ACDC_N_COUNTERS) {
             return untouched(p, why);
         }
     }
+    p->ip_version = type == ACDC_ETHERTYPE_IP4 ? 4 : 6;
     return true;
 }
 
@@ -438,7 +405,7 @@ acdc_pkt_maybe_intact(const struct acdc_pkt *p)
         || p->l4_ofs + len > p->hlen) {
         return true;
     }
-    return csum_fold(csum_add_bytes(csum_pseudo(p, len), acdc_pkt_tcp(p), len))
+    return acdc_csum_fold(csum_add_bytes(csum_pseudo(p, len), acdc_pkt_tcp(p), len))
            == 0xffff;
 }
 
@@ -502,7 +469,7 @@ adjust_lengths(struct acdc_pkt *p, int delta)
         p->tcp_change += csum_delta(delta) + csum_delta(delta / 4 * 0x1000);
     } else {
         /* The pseudo header alone, and its sum itself, not the complement. */
-        acdc_put16(tcp + 16, csum_fold(acdc_get16(tcp + 16)
+        acdc_put16(tcp + 16, acdc_csum_fold(acdc_get16(tcp + 16)
                                        + csum_delta(delta)));
     }
 }
@@ -541,7 +508,7 @@ insert_option(struct acdc_pkt *p, const uint8_t *opt, unsigned int len)
     }
     memmove(data, data + len, front);
     memcpy(data + front, opt, len);
-    acdc_tcp_csum_change(p, 0, csum_fold(csum_add_bytes(0, opt, len)));
+    acdc_tcp_csum_change(p, 0, acdc_csum_fold(csum_add_bytes(0, opt, len)));
     adjust_lengths(p, (int) len);
     shift_option_places(p, ACDC_TCP_HLEN, (int) len);
     return true;
@@ -590,7 +557,7 @@ static bool
 cut_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len)
 {
     unsigned int front = p->l4_ofs + ofs;
-    uint16_t sum = csum_fold(csum_add_bytes(0, acdc_pkt_tcp(p) + ofs, len));
+    uint16_t sum = acdc_csum_fold(csum_add_bytes(0, acdc_pkt_tcp(p) + ofs, len));
     uint8_t *old = p->data;
 
     memmove(old + len, old, front);
@@ -600,7 +567,7 @@ cut_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len)
         memmove(old, old + len, front);
         memset(old + front, ACDC_TCPOPT_NOP, len);
         acdc_tcp_csum_change(p, sum,
-                             csum_fold(csum_add_bytes(0, old + front, len)));
+                             acdc_csum_fold(csum_add_bytes(0, old + front, len)));
         return true;
     }
     acdc_tcp_csum_change(p, sum, 0);
@@ -705,7 +672,7 @@ acdc_pkt_send_fack(struct acdc_pkt *p, uint32_t seq, uint16_t exid,
     if (fack.ip_version == 4) {
         acdc_put16(ip + 2, (uint16_t) (fack.len - fack.l3_ofs));
         acdc_put16(ip + 10, 0);
-        acdc_put16(ip + 10, (uint16_t) ~csum_fold(
+        acdc_put16(ip + 10, (uint16_t) ~acdc_csum_fold(
                        csum_add_bytes(0, ip, fack.l4_ofs - fack.l3_ofs)));
     } else {
         acdc_put16(ip + 4, (uint16_t) (fack.len - fack.l3_ofs
@@ -715,7 +682,7 @@ acdc_pkt_send_fack(struct acdc_pkt *p, uint32_t seq, uint16_t exid,
     acdc_pkt_finish(&fack);
     acdc_put16(tcp + 16, 0);
     acdc_put16(tcp + 16,
-               (uint16_t) ~csum_fold(csum_add_bytes(csum_pseudo(&fack, hlen),
+               (uint16_t) ~acdc_csum_fold(csum_add_bytes(csum_pseudo(&fack, hlen),
                                                     tcp, hlen)));
     return true;
 }

@@ -112,9 +112,38 @@ acdc_pkt_make_writable(struct acdc_pkt *p)
            || (p->writable == ACDC_W_UNKNOWN && acdc_pkt_first_write(p));
 }
 
+static inline uint16_t
+acdc_csum_fold(uint32_t sum)
+{
+    sum = (sum & 0xffff) + (sum >> 16);
+    return (uint16_t) (sum + (sum >> 16));
+}
+
+/* HC' = ~(~HC + ~m + m'), RFC 1624 equation 3, for all words at once. */
+static inline void
+acdc_csum_apply(uint8_t *field, uint32_t change)
+{
+    uint32_t sum = (uint16_t) ~acdc_get16(field);
+
+    acdc_put16(field, (uint16_t) ~acdc_csum_fold(sum + change));
+}
+
 /* Writes what the edits since the last call changed in the checksums.  The
- * last of all edits: until then the checksums are those of before. */
-void acdc_pkt_finish(struct acdc_pkt *p);
+ * last of all edits: until then the checksums are those of before.  Each edit
+ * adds less than 2^19 and there are a few dozen at most, so that the sums do
+ * not overflow. */
+static inline void
+acdc_pkt_finish(struct acdc_pkt *p)
+{
+    if (p->ip_change) {
+        acdc_csum_apply(acdc_pkt_ip(p) + 10, p->ip_change);
+        p->ip_change = 0;
+    }
+    if (p->tcp_change) {
+        acdc_csum_apply(acdc_pkt_tcp(p) + 16, p->tcp_change);
+        p->tcp_change = 0;
+    }
+}
 
 /* What replacing the word m by m' adds to a sum: ~m + m', RFC 1624. */
 static inline uint32_t

@@ -215,8 +215,14 @@ struct acdc_pkt {
 };
 
 /* Initializes what the host does not care to set. */
-void acdc_pkt_init(struct acdc_pkt *, uint8_t *data, uint32_t len,
-                   uint32_t hlen);
+static inline void
+acdc_pkt_init(struct acdc_pkt *p, uint8_t *data, uint32_t len, uint32_t hlen)
+{
+    memset(p, 0, sizeof *p);
+    p->data = data;
+    p->len = len;
+    p->hlen = hlen;
+}
 
 /* Processes 'n' packets of 'port', in order.  Sets 'verdict' of each. */
 #define ACDC_BATCH_MAX 32
