@@ -10,10 +10,8 @@ static bool
 strip_forged(struct acdc_ctx *ctx, struct acdc_pkt *p)
 {
     bool reserved = acdc_pkt_reserved(p);
-    bool options = p->opt_flags & (ACDC_O_CAPABILITY | ACDC_O_FEEDBACK
-                                   | ACDC_O_OTHER);
 
-    if (!reserved && !options) {
+    if (acdc_likely(!reserved && !(p->opt_flags & ACDC_O_OURS))) {
         return true;
     }
     ACDC_COUNT(ctx, FORGED, 1);
@@ -178,10 +176,10 @@ renumber_ack(struct acdc_ctx *ctx, const struct acdc_flow *f,
 static bool
 is_optimistic(const struct acdc_flow *f, const struct acdc_pkt *p)
 {
-    return (p->tcp_flags & ACDC_TCP_ACK)
+    return seq_after(p->ack, f->rcv_nxt + 1)            /* A FIN counts 1. */
+           && (p->tcp_flags & ACDC_TCP_ACK)
            && (f->state == ACDC_FLOW_ESTABLISHED
-               || f->state == ACDC_FLOW_CLOSING)
-           && seq_after(p->ack, f->rcv_nxt + 1);        /* A FIN counts 1. */
+               || f->state == ACDC_FLOW_CLOSING);
 }
 
 /* Whether the guest may have got data that the engine did not see. */

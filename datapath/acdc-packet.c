@@ -4,13 +4,18 @@
 
 /* Ones' complement arithmetic (RFC 1071, RFC 1624). ------------------------ */
 
+/* Both halves of an aligned word. */
+static inline uint32_t
+csum_add32(uint32_t sum, uint32_t word)
+{
+    return sum + (word >> 16) + (word & 0xffff);
+}
+
 static uint32_t
 csum_add_bytes(uint32_t sum, const uint8_t *p, unsigned int n)
 {
     for (; n >= 4; n -= 4, p += 4) {
-        uint32_t words = acdc_get32(p);
-
-        sum += (words >> 16) + (words & 0xffff);
+        sum = csum_add32(sum, acdc_get32(p));
     }
     if (n >= 2) {
         sum += acdc_get16(p);
@@ -24,7 +29,7 @@ csum_add_bytes(uint32_t sum, const uint8_t *p, unsigned int n)
 }
 
 /* What a word that grows by 'delta' adds: in ones' complement -n is ~n. */
-static uint32_t
+static inline uint32_t
 csum_delta(int delta)
 {
     return delta >= 0 ? (uint32_t) delta : (uint16_t) ~(unsigned int) -delta;
@@ -450,7 +455,7 @@ acdc_pkt_set_mss(struct acdc_pkt *p, uint16_t mss)
 
 /* Sets the lengths in the headers of a packet whose TCP header grew by 'delta'
  * bytes, a multiple of 4, and with them both checksums. */
-static void
+static inline void
 adjust_lengths(struct acdc_pkt *p, int delta)
 {
     uint8_t *ip = acdc_pkt_ip(p);
@@ -463,7 +468,7 @@ adjust_lengths(struct acdc_pkt *p, int delta)
         acdc_put16(ip + 4, (uint16_t) (acdc_get16(ip + 4) + delta));
     }
     p->tcp_hlen = (uint8_t) (p->tcp_hlen + delta);
-    tcp[12] = (uint8_t) ((tcp[12] & 0x0f) | p->tcp_hlen / 4 << 4);
+    tcp[12] = (uint8_t) (tcp[12] + delta / 4 * 0x10);
     if (!p->csum_partial) {
         /* The length in the pseudo header, and the data offset. */
         p->tcp_change += csum_delta(delta) + csum_delta(delta / 4 * 0x1000);
@@ -474,7 +479,7 @@ adjust_lengths(struct acdc_pkt *p, int delta)
     }
 }
 
-static void
+static inline void
 shift_place(uint8_t *place, unsigned int ofs, int delta)
 {
     if (*place >= ofs) {
@@ -483,49 +488,46 @@ shift_place(uint8_t *place, unsigned int ofs, int delta)
 }
 
 /* Moves the recorded places of options at or behind 'ofs'. */
-static void
+static inline void
 shift_option_places(struct acdc_pkt *p, unsigned int ofs, int delta)
 {
-    shift_place(&p->fb_ofs, ofs, delta);
-    shift_place(&p->cap_ofs, ofs, delta);
-    shift_place(&p->sack_ofs, ofs, delta);
-    shift_place(&p->ws_ofs, ofs, delta);
     shift_place(&p->ts_ofs, ofs, delta);
+    if (acdc_unlikely(p->opt_flags & ~(unsigned int) ACDC_O_TIMESTAMP)) {
+        shift_place(&p->fb_ofs, ofs, delta);
+        shift_place(&p->cap_ofs, ofs, delta);
+        shift_place(&p->sack_ofs, ofs, delta);
+        shift_place(&p->ws_ofs, ofs, delta);
+    }
 }
 
-static bool
-insert_option(struct acdc_pkt *p, const uint8_t *opt, unsigned int len)
+/* Makes room for an option of 'len' bytes whose words sum up to 'sum'.  Returns
+ * its place to be filled, or NULL. */
+static inline uint8_t *
+insert_option(struct acdc_pkt *p, unsigned int len, uint32_t sum)
 {
     unsigned int front = p->l4_ofs + (unsigned int) ACDC_TCP_HLEN;
     uint8_t *data;
 
     if (acdc_pkt_room(p) < len || acdc_pkt_ip_len(p) + len > 0xffff) {
-        return false;
+        return NULL;
     }
     data = acdc_host_push(p, len);
     if (!data) {
-        return false;
+        return NULL;
     }
     memmove(data, data + len, front);
-    memcpy(data + front, opt, len);
-    acdc_tcp_csum_change(p, 0, acdc_csum_fold(csum_add_bytes(0, opt, len)));
+    if (!p->csum_partial) {
+        p->tcp_change += sum;
+    }
     adjust_lengths(p, (int) len);
     shift_option_places(p, ACDC_TCP_HLEN, (int) len);
-    return true;
+    return data + front;
 }
 
-static void
-put_option(uint8_t *opt, uint8_t len, uint16_t exid)
-{
-    opt[0] = ACDC_OPT_KIND;
-    opt[1] = len;
-    acdc_put16(opt + ACDC_OPT_EXID_OFS, exid);
-}
-
-static void
+static inline void
 put_feedback(uint8_t *opt, uint16_t exid, uint32_t ce, uint32_t total)
 {
-    put_option(opt, ACDC_OPT_FB_LEN, exid);
+    acdc_put32(opt, ACDC_FEEDBACK_WORD | exid);
     acdc_put32(opt + ACDC_OPT_BODY_OFS, ce);
     acdc_put32(opt + ACDC_OPT_BODY_OFS + 4, total);
 }
@@ -533,32 +535,41 @@ put_feedback(uint8_t *opt, uint16_t exid, uint32_t ce, uint32_t total)
 bool
 acdc_pkt_add_capability(struct acdc_pkt *p, uint16_t exid, uint8_t flags)
 {
-    uint8_t opt[ACDC_OPT_CAP_LEN] = { 0 };
+    uint32_t head = ACDC_CAPABILITY_WORD | exid;
+    uint32_t body = (uint32_t) ACDC_OPT_VERSION << 24 | (uint32_t) flags << 16;
+    uint8_t *opt = insert_option(p, ACDC_OPT_CAP_LEN,
+                                 csum_add32(csum_add32(0, head), body));
 
-    put_option(opt, ACDC_OPT_CAP_LEN, exid);
-    opt[ACDC_OPT_BODY_OFS] = ACDC_OPT_VERSION;
-    opt[ACDC_OPT_BODY_OFS + 1] = flags;
-    return insert_option(p, opt, sizeof opt);
+    if (!opt) {
+        return false;
+    }
+    acdc_put32(opt, head);
+    acdc_put32(opt + ACDC_OPT_BODY_OFS, body);
+    return true;
 }
 
 bool
 acdc_pkt_add_feedback(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
                       uint32_t total)
 {
-    uint8_t opt[ACDC_OPT_FB_LEN];
+    uint32_t sum = csum_add32(csum_add32((ACDC_FEEDBACK_WORD >> 16) + exid, ce), total);
+    uint8_t *opt = insert_option(p, ACDC_OPT_FB_LEN, sum);
 
+    if (!opt) {
+        return false;
+    }
     put_feedback(opt, exid, ce, total);
-    return insert_option(p, opt, sizeof opt);
+    return true;
 }
 
 /* Removes the option of 'len' bytes at 'ofs' of the TCP header, both multiples
  * of 4. */
-static bool
+static inline void
 cut_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len)
 {
     unsigned int front = p->l4_ofs + ofs;
-    uint16_t sum = acdc_csum_fold(csum_add_bytes(0, acdc_pkt_tcp(p) + ofs, len));
     uint8_t *old = p->data;
+    uint16_t sum = acdc_csum_fold(csum_add_bytes(0, old + front, len));
 
     memmove(old + len, old, front);
     if (!acdc_host_pull(p, len)) {
@@ -566,14 +577,13 @@ cut_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len)
          * NOPs in its place. */
         memmove(old, old + len, front);
         memset(old + front, ACDC_TCPOPT_NOP, len);
-        acdc_tcp_csum_change(p, sum,
-                             acdc_csum_fold(csum_add_bytes(0, old + front, len)));
-        return true;
+        acdc_tcp_csum_change(p, sum, acdc_csum_fold(
+                                 csum_add_bytes(0, old + front, len)));
+        return;
     }
     acdc_tcp_csum_change(p, sum, 0);
     adjust_lengths(p, -(int) len);
     shift_option_places(p, ofs, -(int) len);
-    return true;
 }
 
 static void
@@ -585,22 +595,21 @@ blank_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len)
 }
 
 bool
-acdc_pkt_strip(struct acdc_pkt *p, uint16_t exid)
+acdc_pkt_do_strip(struct acdc_pkt *p, uint16_t exid)
 {
+    bool feedback_in_front = (p->opt_flags & ACDC_O_OURS) == ACDC_O_FEEDBACK
+                             && p->fb_ofs == ACDC_TCP_HLEN;
     unsigned int ofs = ACDC_TCP_HLEN;
 
-    if (!(p->opt_flags & (ACDC_O_CAPABILITY | ACDC_O_FEEDBACK
-                          | ACDC_O_OTHER))) {
-        return true;
-    }
     if (!acdc_pkt_make_writable(p)) {
         return false;
     }
-    /* As we insert it: alone, and in front. */
-    if ((p->opt_flags & (ACDC_O_CAPABILITY | ACDC_O_OTHER)) == 0
-        && p->fb_ofs == ACDC_TCP_HLEN) {
+    p->opt_flags &= (uint8_t) ~ACDC_O_OURS;
+    p->fb_ofs = p->cap_ofs = 0;
+    if (acdc_likely(feedback_in_front)) {
+        /* As we insert it. */
         cut_option(p, ACDC_TCP_HLEN, ACDC_OPT_FB_LEN);
-        ofs = p->tcp_hlen;
+        return true;
     }
     /* The options were found well-formed by acdc_pkt_parse(). */
     while (ofs < p->tcp_hlen) {
@@ -625,9 +634,6 @@ acdc_pkt_strip(struct acdc_pkt *p, uint16_t exid)
         }
         ofs += len;
     }
-    p->opt_flags &= (uint8_t) ~(ACDC_O_CAPABILITY | ACDC_O_FEEDBACK
-                                | ACDC_O_OTHER);
-    p->fb_ofs = p->cap_ofs = 0;
     return true;
 }
 

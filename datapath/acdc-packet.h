@@ -18,6 +18,7 @@ enum {
     ACDC_O_CAPABILITY = 1 << 5,     /* A whole, first one of ours. */
     ACDC_O_FEEDBACK = 1 << 6,       /* Likewise. */
     ACDC_O_OTHER = 1 << 7,          /* Our ExID, but repeated or malformed. */
+    ACDC_O_OURS = ACDC_O_CAPABILITY | ACDC_O_FEEDBACK | ACDC_O_OTHER,
 };
 
 /* acdc_pkt.writable. */
@@ -244,7 +245,12 @@ acdc_pkt_get_feedback(const struct acdc_pkt *p, uint32_t *ce, uint32_t *total)
 /* Removes every option with our ExID: by shrinking the header where option
  * and place are aligned, else by NOPs.  False if one remains for want of
  * memory. */
-bool acdc_pkt_strip(struct acdc_pkt *p, uint16_t exid);
+bool acdc_pkt_do_strip(struct acdc_pkt *p, uint16_t exid);
+static inline bool
+acdc_pkt_strip(struct acdc_pkt *p, uint16_t exid)
+{
+    return !(p->opt_flags & ACDC_O_OURS) || acdc_pkt_do_strip(p, exid);
+}
 
 /* Highest right edge in the SACK option that lies in (una, nxt], or 'una'. */
 uint32_t acdc_pkt_sack_edge(const struct acdc_pkt *p, uint32_t una,

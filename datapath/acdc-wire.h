@@ -34,8 +34,9 @@ enum acdc_wire_option {
     ACDC_OPT_VERSION = 1,
 };
 
-/* Kind and length of the feedback option, the ExID to be added: its first
- * word. */
+/* Kind and length of the options, the ExID to be added: their first words. */
+#define ACDC_CAPABILITY_WORD \
+    ((unsigned int) ACDC_OPT_KIND << 24 | ACDC_OPT_CAP_LEN << 16)
 #define ACDC_FEEDBACK_WORD \
     ((unsigned int) ACDC_OPT_KIND << 24 | ACDC_OPT_FB_LEN << 16)
 
