@@ -216,13 +216,13 @@ add_feedback(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
     bool pure = !p->payload
                 && !(p->tcp_flags & (ACDC_TCP_SYN | ACDC_TCP_FIN
                                      | ACDC_TCP_RST));
-    bool fits = acdc_pkt_room(p) >= ACDC_OPT_FB_LEN
-                && (pure || has_room_on_path(ctx, f, p));
 
-    if (!(p->tcp_flags & ACDC_TCP_ACK) || (p->tcp_flags & ACDC_TCP_RST)) {
+    if (!(p->tcp_flags & ACDC_TCP_ACK) || (p->tcp_flags & ACDC_TCP_RST)
+        || (!pure && !pending && !(f->flags & ACDC_F_RX_NEWS))) {
         return;
     }
-    if (fits) {
+    if (acdc_pkt_room(p) >= ACDC_OPT_FB_LEN
+        && (pure || has_room_on_path(ctx, f, p))) {
         if (!pure && !pending) {
             return;
         }
@@ -284,7 +284,9 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 
     f->seen_ms = ctx->now_ms;
     ACDC_COUNT(ctx, EGRESS_PACKETS, 1);
-    ACDC_COUNT(ctx, UNTOUCHED_DISABLED, !params->enabled);
+    if (acdc_unlikely(!params->enabled)) {
+        ACDC_COUNT(ctx, UNTOUCHED_DISABLED, 1);
+    }
     if (p->tcp_flags & ACDC_TCP_SYN) {
         if (!acdc_synack_egress(ctx, p, f, params)) {
             ACDC_COUNT(ctx, UNTOUCHED_MIDSTREAM, 1);
@@ -330,8 +332,8 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     return true;
 }
 
-void
-acdc_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
+static inline void
+egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
 {
     struct acdc_flow *f;
     bool alive;
@@ -356,5 +358,19 @@ acdc_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     if (!alive) {
         /* Not under its lock, see struct acdc. */
         acdc_flow_remove(ctx->acdc, f);
+    }
+}
+
+void
+acdc_egress(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n)
+{
+    struct acdc_pkt *end = pkts + n;
+    struct acdc_pkt *p;
+
+    for (p = pkts; p < end; p++) {
+        if (p->ip_version) {
+            egress(ctx, p);
+            acdc_pkt_finish(p);
+        }
     }
 }

@@ -55,16 +55,10 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
         }
     }
     acdc_table_find(&ctx, pkts, n);
-    for (i = 0; i < n; i++) {
-        if (!pkts[i].ip_version) {
-            continue;
-        }
-        if (dir == ACDC_EGRESS) {
-            acdc_egress(&ctx, &pkts[i]);
-        } else {
-            acdc_ingress(&ctx, &pkts[i]);
-        }
-        acdc_pkt_finish(&pkts[i]);
+    if (dir == ACDC_EGRESS) {
+        acdc_egress(&ctx, pkts, n);
+    } else {
+        acdc_ingress(&ctx, pkts, n);
     }
     flush_counters(&ctx);
 }

@@ -347,7 +347,9 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     f->seen_ms = ctx->now_ms;
     ACDC_COUNT(ctx, INGRESS_PACKETS, 1);
     ACDC_COUNT(ctx, INGRESS_BYTES, p->payload);
-    ACDC_COUNT(ctx, UNTOUCHED_DISABLED, !params->enabled);
+    if (acdc_unlikely(!params->enabled)) {
+        ACDC_COUNT(ctx, UNTOUCHED_DISABLED, 1);
+    }
     if (p->tcp_flags & ACDC_TCP_SYN) {
         if (acdc_synack_ingress(ctx, p, f, params)) {
             acdc_flow_enforce(ctx, f, params, p, acdc_pkt_window(p), false,
@@ -451,8 +453,8 @@ ingress_untracked(struct acdc_ctx *ctx, struct acdc_pkt *p)
     acdc_pkt_strip(p, ctx->exid);
 }
 
-void
-acdc_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
+static inline void
+ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
 {
     struct acdc_flow *f;
 
@@ -467,4 +469,18 @@ acdc_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     }
     ingress_locked(ctx, f, p);
     acdc_unlock(&f->lock);
+}
+
+void
+acdc_ingress(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n)
+{
+    struct acdc_pkt *end = pkts + n;
+    struct acdc_pkt *p;
+
+    for (p = pkts; p < end; p++) {
+        if (p->ip_version) {
+            ingress(ctx, p);
+            acdc_pkt_finish(p);
+        }
+    }
 }

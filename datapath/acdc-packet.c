@@ -524,6 +524,14 @@ insert_option(struct acdc_pkt *p, unsigned int len, uint32_t sum)
     return data + front;
 }
 
+static inline uint32_t
+feedback_sum(uint16_t exid, uint32_t ce, uint32_t total)
+{
+    uint32_t sum = csum_add32(0, ACDC_FEEDBACK_WORD | exid);
+
+    return csum_add32(csum_add32(sum, ce), total);
+}
+
 static inline void
 put_feedback(uint8_t *opt, uint16_t exid, uint32_t ce, uint32_t total)
 {
@@ -552,8 +560,8 @@ bool
 acdc_pkt_add_feedback(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
                       uint32_t total)
 {
-    uint32_t sum = csum_add32(csum_add32((ACDC_FEEDBACK_WORD >> 16) + exid, ce), total);
-    uint8_t *opt = insert_option(p, ACDC_OPT_FB_LEN, sum);
+    uint8_t *opt = insert_option(p, ACDC_OPT_FB_LEN,
+                                 feedback_sum(exid, ce, total));
 
     if (!opt) {
         return false;
@@ -563,13 +571,13 @@ acdc_pkt_add_feedback(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
 }
 
 /* Removes the option of 'len' bytes at 'ofs' of the TCP header, both multiples
- * of 4. */
+ * of 4, whose words sum up to 'sum'. */
 static inline void
-cut_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len)
+cut_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len,
+           uint32_t sum)
 {
     unsigned int front = p->l4_ofs + ofs;
     uint8_t *old = p->data;
-    uint16_t sum = acdc_csum_fold(csum_add_bytes(0, old + front, len));
 
     memmove(old + len, old, front);
     if (!acdc_host_pull(p, len)) {
@@ -577,11 +585,11 @@ cut_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len)
          * NOPs in its place. */
         memmove(old, old + len, front);
         memset(old + front, ACDC_TCPOPT_NOP, len);
-        acdc_tcp_csum_change(p, sum, acdc_csum_fold(
+        acdc_tcp_csum_change(p, acdc_csum_fold(sum), acdc_csum_fold(
                                  csum_add_bytes(0, old + front, len)));
         return;
     }
-    acdc_tcp_csum_change(p, sum, 0);
+    acdc_tcp_csum_change(p, acdc_csum_fold(sum), 0);
     adjust_lengths(p, -(int) len);
     shift_option_places(p, ofs, -(int) len);
 }
@@ -600,17 +608,21 @@ acdc_pkt_do_strip(struct acdc_pkt *p, uint16_t exid)
     bool feedback_in_front = (p->opt_flags & ACDC_O_OURS) == ACDC_O_FEEDBACK
                              && p->fb_ofs == ACDC_TCP_HLEN;
     unsigned int ofs = ACDC_TCP_HLEN;
+    uint32_t ce, total;
 
     if (!acdc_pkt_make_writable(p)) {
         return false;
     }
     p->opt_flags &= (uint8_t) ~ACDC_O_OURS;
-    p->fb_ofs = p->cap_ofs = 0;
     if (acdc_likely(feedback_in_front)) {
         /* As we insert it. */
-        cut_option(p, ACDC_TCP_HLEN, ACDC_OPT_FB_LEN);
+        acdc_pkt_get_feedback(p, &ce, &total);
+        cut_option(p, ACDC_TCP_HLEN, ACDC_OPT_FB_LEN,
+                   feedback_sum(exid, ce, total));
+        p->fb_ofs = 0;
         return true;
     }
+    p->fb_ofs = p->cap_ofs = 0;
     /* The options were found well-formed by acdc_pkt_parse(). */
     while (ofs < p->tcp_hlen) {
         const uint8_t *opt = acdc_pkt_tcp(p) + ofs;
@@ -627,7 +639,7 @@ acdc_pkt_do_strip(struct acdc_pkt *p, uint16_t exid)
         if (opt[0] == ACDC_OPT_KIND && len >= ACDC_OPT_BODY_OFS
             && acdc_get16(opt + ACDC_OPT_EXID_OFS) == exid) {
             if (ofs % 4 == 0 && len % 4 == 0) {
-                cut_option(p, ofs, len);
+                cut_option(p, ofs, len, csum_add_bytes(0, opt, len));
                 continue;
             }
             blank_option(p, ofs, len);

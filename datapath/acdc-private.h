@@ -296,8 +296,9 @@ void acdc_rtt_record(struct acdc_slot_stats *, uint32_t rtt_us);
 
 /* acdc-egress.c, acdc-ingress.c, acdc-handshake.c -------------------------- */
 
-void acdc_egress(struct acdc_ctx *, struct acdc_pkt *);
-void acdc_ingress(struct acdc_ctx *, struct acdc_pkt *);
+/* Those of 'pkts' that are TCP, in order, with all that is to be done. */
+void acdc_egress(struct acdc_ctx *, struct acdc_pkt *pkts, unsigned int n);
+void acdc_ingress(struct acdc_ctx *, struct acdc_pkt *pkts, unsigned int n);
 
 void acdc_syn_egress(struct acdc_ctx *, struct acdc_pkt *);
 void acdc_syn_ingress(struct acdc_ctx *, struct acdc_pkt *);
