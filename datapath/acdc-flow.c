@@ -43,19 +43,6 @@ acdc_flow_new_params(const struct acdc_ctx *ctx, struct acdc_flow *f)
     return params;
 }
 
-void
-acdc_flow_env(const struct acdc_ctx *ctx, const struct acdc_flow *f,
-              const struct acdc_params *params, struct acdc_law_env *env)
-{
-    env->params = params;
-    env->mss = f->mss;
-    env->snd_una = f->snd_una;
-    env->snd_nxt = f->snd_nxt;
-    env->now_ms = ctx->now_ms;
-    env->srtt_us = f->srtt_us8 / 8;
-    env->salt = f->hash;
-}
-
 /* Once it is known whether the other end has AC/DC: when the guest's SYN was
  * answered, or is being answered. */
 void
@@ -164,19 +151,19 @@ acdc_flow_do_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
 /* The window field for the guest: what the peer offers, or the law's window
  * and what of the guest's data has left the network where that is smaller, in
  * the guest's scale.  Never zero unless the peer said zero. */
-static uint16_t
-window_field(const struct acdc_flow *f, const struct acdc_params *params,
-             uint64_t own, unsigned int scale, uint32_t sacked)
+static inline uint16_t
+window_field(const struct acdc_flow *f, bool enforced, uint32_t own,
+             unsigned int scale, uint32_t sacked)
 {
-    uint64_t field = own >> scale;
+    uint32_t field = own >> scale;
 
-    if (acdc_flow_enforced(f, params)) {
+    if (enforced) {
         uint64_t limit = ((uint64_t) f->law.wnd + sacked + (1u << scale) - 1)
                          >> scale;
 
-        field = field < limit ? field : limit;
+        field = field < limit ? field : (uint32_t) limit;
     }
-    if (!field && own) {
+    if (acdc_unlikely(!field) && own) {
         field = 1;
     }
     return (uint16_t) (field < 0xffff ? field : 0xffff);
@@ -185,19 +172,21 @@ window_field(const struct acdc_flow *f, const struct acdc_params *params,
 bool
 acdc_flow_enforce(struct acdc_ctx *ctx, struct acdc_flow *f,
                   const struct acdc_params *params, struct acdc_pkt *p,
-                  uint64_t own, bool duplicate, bool update)
+                  uint32_t own, bool duplicate, bool update)
 {
+    bool enforced = acdc_flow_enforced(f, params);
     bool syn = p->tcp_flags & ACDC_TCP_SYN;
     /* The window of a SYN is not scaled (RFC 7323 section 2.2). */
     unsigned int scale = syn ? 0 : f->out_wscale;
     /* As a congestion window is of what is in flight (RFC 6675, "pipe"): else
      * a guest could send nothing new until a hole is filled, and would learn
      * of the loss of what it sends again by its timer alone. */
-    uint32_t sacked = acdc_pkt_sacked(p, f->snd_una, f->snd_nxt);
-    uint16_t field = window_field(f, params, own, scale, sacked);
-    uint32_t edge;
+    uint32_t sacked = p->opt_flags & ACDC_O_SACK
+                      ? acdc_pkt_sacked(p, f->snd_una, f->snd_nxt) : 0;
+    uint16_t field = window_field(f, enforced, own, scale, sacked);
+    uint32_t offered, edge;
 
-    if (acdc_flow_enforced(f, params)) {
+    if (enforced) {
         if (duplicate && f->out_window && own >> scale >= f->out_window) {
             /* A duplicate ACK has the window of the one before (RFC 5681
              * section 2): without SACK the guest counts them.  With SACK it
@@ -213,7 +202,7 @@ acdc_flow_enforce(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
     if (field != acdc_pkt_window(p)) {
         if (acdc_pkt_make_writable(p)) {
-            if ((uint64_t) field << scale < own) {
+            if ((uint32_t) field << scale < own) {
                 ACDC_COUNT(ctx, WINDOW_REWRITTEN, 1);
             }
             acdc_pkt_set_window(p, field);
@@ -224,13 +213,13 @@ acdc_flow_enforce(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
 
     f->out_window = syn ? (uint16_t) (field >> f->out_wscale) : field;
-    edge = (p->tcp_flags & ACDC_TCP_ACK ? p->ack : f->snd_una)
-           + ((uint32_t) field << scale);
+    offered = (uint32_t) field << scale;
+    edge = (p->tcp_flags & ACDC_TCP_ACK ? p->ack : f->snd_una) + offered;
     if (!(f->flags & ACDC_F_EDGE) || seq_after(edge, f->right_edge)) {
         f->right_edge = edge;
     }
     f->flags |= ACDC_F_EDGE;
-    if ((uint64_t) field << scale < own && seq_before(edge, f->snd_nxt)) {
+    if (offered < own && seq_before(edge, f->snd_nxt)) {
         f->flags |= ACDC_F_SHRUNK;
     }
     return true;

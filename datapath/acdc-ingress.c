@@ -7,7 +7,7 @@
 
 /* Takes the guest's own ECN codepoint and clears the reserved bits.  Returns
  * true if the packet was ours to mark and arrived marked. */
-static bool
+static ACDC_ALWAYS_INLINE bool
 hide_ecn(struct acdc_pkt *p)
 {
     uint8_t reserved = acdc_pkt_reserved(p);
@@ -37,20 +37,20 @@ is_dressed(const struct acdc_flow *f, const struct acdc_pkt *p)
 }
 
 /* Receiver side: what the next feedback will say. */
-static void
+static inline void
 count_received(struct acdc_ctx *ctx, struct acdc_flow *f,
                const struct acdc_pkt *p, bool ce)
 {
     bool was_ce = f->flags & ACDC_F_RX_CE;
 
-    ACDC_COUNT(ctx, CE_PACKETS, ce);
-    if (!p->payload) {
-        return;
-    }
     f->rx_total += p->payload;
     if (ce) {
         f->rx_ce += p->payload;
+        ACDC_COUNT(ctx, CE_PACKETS, 1);
         ACDC_COUNT(ctx, CE_BYTES, p->payload);
+    }
+    if (!p->payload) {
+        return;
     }
     if (ce != was_ce) {
         f->flags ^= ACDC_F_RX_CE;
@@ -154,7 +154,7 @@ shows_loss(struct acdc_flow *f, const struct acdc_pkt *p, bool duplicate)
     if (f->dupacks == ACDC_DUPTHRESH) {
         return true;
     }
-    if (!f->sack_loss
+    if ((p->opt_flags & ACDC_O_SACK) && !f->sack_loss
         && seq_after(acdc_pkt_sack_edge(p, f->snd_una, f->snd_nxt),
                      f->snd_una + ACDC_DUPTHRESH * (uint32_t) f->mss)) {
         f->sack_loss = true;
@@ -222,9 +222,12 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
             d_ce = p->tcp_flags & ACDC_TCP_ECE ? acked : 0;
         }
     }
-    acdc_flow_env(ctx, f, params, &env);
     loss = f->snd_nxt != f->snd_una && shows_loss(f, p, *duplicate);
     more_lost = note_lost(f, p, feedback);
+    if (!acked && !d_total && !loss) {
+        return;
+    }
+    acdc_flow_env(ctx, f, params, &env);
     if ((f->flags & ACDC_F_DOUBT) && (acked || loss)) {
         f->flags &= ~(uint32_t) ACDC_F_DOUBT;
         if (more_lost) {
@@ -241,17 +244,16 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
 }
 
 /* The window that the peer offers, bytes; notes how far that reaches. */
-static uint64_t
+static inline uint32_t
 peer_window(struct acdc_flow *f, const struct acdc_pkt *p)
 {
     uint16_t raw = acdc_pkt_window(p);
-    uint64_t own = (uint64_t) raw << (p->tcp_flags & ACDC_TCP_SYN
-                                      ? 0 : f->peer_wscale);
+    uint32_t own = (uint32_t) raw << f->peer_wscale;
 
     f->peer_window = raw;
     if (!(f->flags & ACDC_F_EDGE)
-        || seq_after(p->ack + (uint32_t) own, f->peer_edge)) {
-        f->peer_edge = p->ack + (uint32_t) own;
+        || seq_after(p->ack + own, f->peer_edge)) {
+        f->peer_edge = p->ack + own;
     }
     return own;
 }
@@ -266,7 +268,7 @@ finish_fack(struct acdc_ctx *ctx, struct acdc_flow *f,
 {
     uint16_t heard_window = f->peer_window, told_window = f->out_window;
     uint32_t right_edge = f->right_edge;
-    uint64_t own = peer_window(f, p);
+    uint32_t own = peer_window(f, p);
     uint32_t edge;
 
     if (!acdc_flow_enforced(f, params) || seq_before(p->ack, f->out_ack)

@@ -2,19 +2,16 @@
 
 #include "acdc-law.h"
 
-static const struct acdc_cc *
+static inline const struct acdc_cc *
 acdc_cc(const struct acdc_law *l)
 {
-    switch (l->alg) {
-    case ACDC_ALG_RENO:
-        return &acdc_cc_reno;
-    case ACDC_ALG_CUBIC:
-        return &acdc_cc_cubic;
-    case ACDC_ALG_DCTCP:
-        return &acdc_cc_dctcp;
-    default:
-        return NULL;
-    }
+    static const struct acdc_cc *const algorithms[ACDC_N_ALGS] = {
+        [ACDC_ALG_RENO] = &acdc_cc_reno,
+        [ACDC_ALG_CUBIC] = &acdc_cc_cubic,
+        [ACDC_ALG_DCTCP] = &acdc_cc_dctcp,
+    };
+
+    return algorithms[l->alg];
 }
 
 uint32_t

@@ -455,7 +455,7 @@ acdc_pkt_set_mss(struct acdc_pkt *p, uint16_t mss)
 
 /* Sets the lengths in the headers of a packet whose TCP header grew by 'delta'
  * bytes, a multiple of 4, and with them both checksums. */
-static inline void
+static ACDC_ALWAYS_INLINE void
 adjust_lengths(struct acdc_pkt *p, int delta)
 {
     uint8_t *ip = acdc_pkt_ip(p);
@@ -502,7 +502,7 @@ shift_option_places(struct acdc_pkt *p, unsigned int ofs, int delta)
 
 /* Makes room for an option of 'len' bytes whose words sum up to 'sum'.  Returns
  * its place to be filled, or NULL. */
-static inline uint8_t *
+static ACDC_ALWAYS_INLINE uint8_t *
 insert_option(struct acdc_pkt *p, unsigned int len, uint32_t sum)
 {
     unsigned int front = p->l4_ofs + (unsigned int) ACDC_TCP_HLEN;
@@ -572,7 +572,7 @@ acdc_pkt_add_feedback(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
 
 /* Removes the option of 'len' bytes at 'ofs' of the TCP header, both multiples
  * of 4, whose words sum up to 'sum'. */
-static inline void
+static ACDC_ALWAYS_INLINE void
 cut_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len,
            uint32_t sum)
 {

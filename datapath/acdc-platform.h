@@ -28,6 +28,7 @@
 
 #define acdc_likely(X) likely(X)
 #define acdc_unlikely(X) unlikely(X)
+#define ACDC_ALWAYS_INLINE __always_inline
 #define ACDC_BUILD_ASSERT(X) BUILD_BUG_ON(!(X))
 #define ACDC_STATIC_ASSERT(X) _Static_assert(X, #X)
 #define ACDC_PREFETCH(P) prefetch(P)
@@ -88,6 +89,8 @@ static inline u64 acdc_div64(u64 a, u64 b) { return div64_u64(a, b); }
 
 #define acdc_likely(X) __builtin_expect(!!(X), 1)
 #define acdc_unlikely(X) __builtin_expect(!!(X), 0)
+/* For what is worth a copy where it is needed most. */
+#define ACDC_ALWAYS_INLINE inline __attribute__((always_inline))
 #define ACDC_BUILD_ASSERT(X) _Static_assert(X, #X)
 #define ACDC_STATIC_ASSERT(X) _Static_assert(X, #X)
 #define ACDC_PREFETCH(P) __builtin_prefetch(P)

@@ -355,8 +355,19 @@ acdc_flow_marked(const struct acdc_flow *f, const struct acdc_params *params)
            && (f->flags & ACDC_F_CAPABLE);
 }
 
-void acdc_flow_env(const struct acdc_ctx *, const struct acdc_flow *,
-                   const struct acdc_params *, struct acdc_law_env *);
+static inline void
+acdc_flow_env(const struct acdc_ctx *ctx, const struct acdc_flow *f,
+              const struct acdc_params *params, struct acdc_law_env *env)
+{
+    env->params = params;
+    env->mss = f->mss;
+    env->snd_una = f->snd_una;
+    env->snd_nxt = f->snd_nxt;
+    env->now_ms = ctx->now_ms;
+    env->srtt_us = f->srtt_us8 / 8;
+    env->salt = f->hash;
+}
+
 void acdc_flow_start_law(const struct acdc_ctx *, struct acdc_flow *,
                          const struct acdc_params *);
 uint32_t acdc_flow_rto_ms(const struct acdc_flow *);
@@ -383,6 +394,6 @@ acdc_flow_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
  * it is one in truth. */
 bool acdc_flow_enforce(struct acdc_ctx *, struct acdc_flow *,
                        const struct acdc_params *, struct acdc_pkt *,
-                       uint64_t own, bool duplicate, bool update);
+                       uint32_t own, bool duplicate, bool update);
 
 #endif /* acdc-private.h */
