@@ -240,21 +240,34 @@ acdc_count(struct acdc_ctx *ctx, unsigned int counter, uint32_t n)
 /* acdc-table.c: the flow table. ------------------------------------------- */
 
 int acdc_table_ensure(struct acdc *);
-/* Finds the flows of those of 'pkts' that are TCP, as far as that takes no wait
- * for memory, and has the others fetched meanwhile. */
+/* Sets 'flow' of those of 'pkts' that are TCP: most likely it is theirs, and by
+ * then in the cache. */
 void acdc_table_find(const struct acdc_ctx *, struct acdc_pkt *pkts,
                      unsigned int n);
 /* RCU read section. */
 struct acdc_flow *acdc_flow_lookup(const struct acdc_ctx *,
                                    const struct acdc_pkt *);
+/* Whether 'p' is of 'f'. */
+bool acdc_flow_equals6(const struct acdc_ctx *, const struct acdc_flow *f,
+                       const struct acdc_pkt *p);
+static inline bool
+acdc_flow_equals(const struct acdc_ctx *ctx, const struct acdc_flow *f,
+                 const struct acdc_pkt *p)
+{
+    return f->hash == p->hash && f->addrs == p->addrs && f->ports == p->ports
+           && f->port == ctx->port
+           && (acdc_likely(p->addrs) || acdc_flow_equals6(ctx, f, p));
+}
 /* The flow of a packet for which acdc_table_find() was called, locked, or NULL.
- * What was found then may be dead now, and another flow in its place. */
+ * What that found may be dead meanwhile, and another flow in its place. */
 static inline struct acdc_flow *
 acdc_flow_lock(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
 {
-    struct acdc_flow *f = acdc_likely(p->flow) ? p->flow
-                                               : acdc_flow_lookup(ctx, p);
+    struct acdc_flow *f = p->flow;
 
+    if (acdc_unlikely(!f) || !acdc_flow_equals(ctx, f, p)) {
+        f = acdc_flow_lookup(ctx, p);
+    }
     while (f) {
         acdc_lock(&f->lock);
         if (acdc_likely(!(f->flags & ACDC_F_DEAD))) {

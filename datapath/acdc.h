@@ -211,7 +211,7 @@ struct acdc_pkt {
     uint64_t addrs;
     uint32_t ports;
     uint32_t hash;
-    struct acdc_flow *flow;     /* Found in time, else NULL. */
+    struct acdc_flow *flow;     /* See acdc_table_find(). */
 };
 
 /* Initializes what the host does not care to set. */
