@@ -268,12 +268,13 @@ dress(struct acdc_ctx *ctx, struct acdc_flow *f,
         ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
         return;
     }
+    /* First, as a processor waits where it copies what it just wrote. */
+    add_feedback(ctx, f, p, mark ? ACDC_ECN_ECT0 : codepoint, reserved);
     if (mark) {
         acdc_pkt_set_ecn(p, ACDC_ECN_ECT0);
         ACDC_COUNT(ctx, MARKED_ECT, 1);
     }
     acdc_pkt_set_reserved(p, reserved);
-    add_feedback(ctx, f, p, mark ? ACDC_ECN_ECT0 : codepoint, reserved);
 }
 
 /* False: the flow's connection is dead, the flow to be removed. */

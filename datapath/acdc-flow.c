@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 
-/* What both directions do with a flow: which parameters govern it, when it
- * ends, and the receive window its guest gets to see.  The flow's lock is
- * held in all of these. */
+/* What both directions do with a flow: which parameters govern it, and when it
+ * ends.  The flow's lock is held in all of these. */
 
 #include "acdc-private.h"
 
@@ -144,83 +143,4 @@ acdc_flow_do_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
         ACDC_COUNT(ctx, FLOWS_CLOSED, 1);
     }
     acdc_flow_set_state(f, state);
-}
-
-/* Enforcement. ------------------------------------------------------------- */
-
-/* The window field for the guest: what the peer offers, or the law's window
- * and what of the guest's data has left the network where that is smaller, in
- * the guest's scale.  Never zero unless the peer said zero. */
-static inline uint16_t
-window_field(const struct acdc_flow *f, bool enforced, uint32_t own,
-             unsigned int scale, uint32_t sacked)
-{
-    uint32_t field = own >> scale;
-
-    if (enforced) {
-        uint64_t limit = ((uint64_t) f->law.wnd + sacked + (1u << scale) - 1)
-                         >> scale;
-
-        field = field < limit ? field : (uint32_t) limit;
-    }
-    if (acdc_unlikely(!field) && own) {
-        field = 1;
-    }
-    return (uint16_t) (field < 0xffff ? field : 0xffff);
-}
-
-bool
-acdc_flow_enforce(struct acdc_ctx *ctx, struct acdc_flow *f,
-                  const struct acdc_params *params, struct acdc_pkt *p,
-                  uint32_t own, bool duplicate, bool update)
-{
-    bool enforced = acdc_flow_enforced(f, params);
-    bool syn = p->tcp_flags & ACDC_TCP_SYN;
-    /* The window of a SYN is not scaled (RFC 7323 section 2.2). */
-    unsigned int scale = syn ? 0 : f->out_wscale;
-    /* As a congestion window is of what is in flight (RFC 6675, "pipe"): else
-     * a guest could send nothing new until a hole is filled, and would learn
-     * of the loss of what it sends again by its timer alone. */
-    uint32_t sacked = p->opt_flags & ACDC_O_SACK
-                      ? acdc_pkt_sacked(p, f->snd_una, f->snd_nxt) : 0;
-    uint16_t field = window_field(f, enforced, own, scale, sacked);
-    uint32_t offered, edge;
-
-    if (enforced) {
-        if (duplicate && f->out_window && own >> scale >= f->out_window) {
-            /* A duplicate ACK has the window of the one before (RFC 5681
-             * section 2): without SACK the guest counts them.  With SACK it
-             * may be larger (RFC 6675 section 2).  Zero is said only where
-             * the peer says it. */
-            if (!sacked || field < f->out_window) {
-                field = f->out_window;
-            }
-        } else if (update && field == f->out_window) {
-            ACDC_COUNT(ctx, UPDATES_ABSORBED, 1);
-            return false;
-        }
-    }
-    if (field != acdc_pkt_window(p)) {
-        if (acdc_pkt_make_writable(p)) {
-            if ((uint32_t) field << scale < own) {
-                ACDC_COUNT(ctx, WINDOW_REWRITTEN, 1);
-            }
-            acdc_pkt_set_window(p, field);
-        } else {
-            ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
-            field = acdc_pkt_window(p);         /* This the guest is told. */
-        }
-    }
-
-    f->out_window = syn ? (uint16_t) (field >> f->out_wscale) : field;
-    offered = (uint32_t) field << scale;
-    edge = (p->tcp_flags & ACDC_TCP_ACK ? p->ack : f->snd_una) + offered;
-    if (!(f->flags & ACDC_F_EDGE) || seq_after(edge, f->right_edge)) {
-        f->right_edge = edge;
-    }
-    f->flags |= ACDC_F_EDGE;
-    if (offered < own && seq_before(edge, f->snd_nxt)) {
-        f->flags |= ACDC_F_SHRUNK;
-    }
-    return true;
 }

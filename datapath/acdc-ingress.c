@@ -258,15 +258,95 @@ peer_window(struct acdc_flow *f, const struct acdc_pkt *p)
     return own;
 }
 
+/* The window field for the guest: what the peer offers, or the law's window
+ * and what of the guest's data has left the network where that is smaller, in
+ * the guest's scale.  Never zero unless the peer said zero. */
+static inline uint16_t
+window_field(const struct acdc_flow *f, bool enforced, uint32_t own,
+             unsigned int scale, uint32_t sacked)
+{
+    uint32_t field = own >> scale;
+
+    if (enforced) {
+        uint64_t limit = ((uint64_t) f->law.wnd + sacked + (1u << scale) - 1)
+                         >> scale;
+
+        field = field < limit ? field : (uint32_t) limit;
+    }
+    if (acdc_unlikely(!field) && own) {
+        field = 1;
+    }
+    return (uint16_t) (field < 0xffff ? field : 0xffff);
+}
+
+/* Rewrites the window field of 'p', an ACK or SYN to the guest.  'own': what
+ * the peer offers, in bytes.  Returns false if the packet is to be dropped, a
+ * window update that the guest would take for a duplicate ACK.  'duplicate':
+ * it is one in truth. */
+static ACDC_ALWAYS_INLINE bool
+enforce(struct acdc_ctx *ctx, struct acdc_flow *f,
+        const struct acdc_params *params, struct acdc_pkt *p, uint32_t own,
+        bool syn, bool duplicate, bool update)
+{
+    bool enforced = acdc_flow_enforced(f, params);
+    /* The window of a SYN is not scaled (RFC 7323 section 2.2). */
+    unsigned int scale = syn ? 0 : f->out_wscale;
+    /* As a congestion window is of what is in flight (RFC 6675, "pipe"): else
+     * a guest could send nothing new until a hole is filled, and would learn
+     * of the loss of what it sends again by its timer alone. */
+    uint32_t sacked = p->opt_flags & ACDC_O_SACK
+                      ? acdc_pkt_sacked(p, f->snd_una, f->snd_nxt) : 0;
+    uint16_t field = window_field(f, enforced, own, scale, sacked);
+    uint32_t offered, edge;
+
+    if (enforced) {
+        if (duplicate && f->out_window && own >> scale >= f->out_window) {
+            /* A duplicate ACK has the window of the one before (RFC 5681
+             * section 2): without SACK the guest counts them.  With SACK it
+             * may be larger (RFC 6675 section 2).  Zero is said only where
+             * the peer says it. */
+            if (!sacked || field < f->out_window) {
+                field = f->out_window;
+            }
+        } else if (update && field == f->out_window) {
+            ACDC_COUNT(ctx, UPDATES_ABSORBED, 1);
+            return false;
+        }
+    }
+    if (field != acdc_pkt_window(p)) {
+        if (acdc_pkt_make_writable(p)) {
+            if ((uint32_t) field << scale < own) {
+                ACDC_COUNT(ctx, WINDOW_REWRITTEN, 1);
+            }
+            acdc_pkt_set_window(p, field);
+        } else {
+            ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
+            field = acdc_pkt_window(p);         /* This the guest is told. */
+        }
+    }
+
+    f->out_window = syn ? (uint16_t) (field >> f->out_wscale) : field;
+    offered = (uint32_t) field << scale;
+    edge = (p->tcp_flags & ACDC_TCP_ACK ? p->ack : f->snd_una) + offered;
+    if (!(f->flags & ACDC_F_EDGE) || seq_after(edge, f->right_edge)) {
+        f->right_edge = edge;
+    }
+    f->flags |= ACDC_F_EDGE;
+    if (offered < own && seq_before(edge, f->snd_nxt)) {
+        f->flags |= ACDC_F_SHRUNK;
+    }
+    return true;
+}
+
 /* A FACK ends here, unless it lets the guest send more: then it becomes the
  * window update that it is.  Never a smaller window: with the ACK number the
  * guest knows, Linux would take that for a duplicate ACK. */
 static void
 finish_fack(struct acdc_ctx *ctx, struct acdc_flow *f,
-            const struct acdc_params *params, struct acdc_pkt *p,
-            uint32_t told_edge)
+            const struct acdc_params *params, struct acdc_pkt *p)
 {
     uint16_t heard_window = f->peer_window, told_window = f->out_window;
+    uint32_t told_edge = f->out_ack + ((uint32_t) told_window << f->out_wscale);
     uint32_t right_edge = f->right_edge;
     uint32_t own = peer_window(f, p);
     uint32_t edge;
@@ -279,7 +359,7 @@ finish_fack(struct acdc_ctx *ctx, struct acdc_flow *f,
         p->verdict = ACDC_DROP;
         return;
     }
-    acdc_flow_enforce(ctx, f, params, p, own, false, false);
+    enforce(ctx, f, params, p, own, false, false, false);
     edge = p->ack + ((uint32_t) f->out_window << f->out_wscale);
     if (!seq_after(edge, told_edge)
         || (p->ack == f->out_ack && f->out_window <= told_window)) {
@@ -340,11 +420,9 @@ static void
 ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 {
     const struct acdc_params *params = acdc_flow_params(ctx, f);
-    uint32_t told_edge = f->out_ack
-                         + ((uint32_t) f->out_window << f->out_wscale);
     bool duplicate = false, update = false, feedback = false;
-    bool fack = acdc_pkt_reserved(p) & ACDC_RES_FACK;
     uint32_t d_ce = 0, d_total = 0;
+    bool fack;
 
     f->seen_ms = ctx->now_ms;
     ACDC_COUNT(ctx, INGRESS_PACKETS, 1);
@@ -354,15 +432,15 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     }
     if (p->tcp_flags & ACDC_TCP_SYN) {
         if (acdc_synack_ingress(ctx, p, f, params)) {
-            acdc_flow_enforce(ctx, f, params, p, acdc_pkt_window(p), false,
-                              false);
+            enforce(ctx, f, params, p, acdc_pkt_window(p), true, false, false);
         } else {
             ACDC_COUNT(ctx, UNTOUCHED_MIDSTREAM, 1);
         }
         return;
     }
 
-    fack = fack && (p->opt_flags & ACDC_O_FEEDBACK) && !p->payload;
+    fack = (p->opt_flags & ACDC_O_FEEDBACK) && !p->payload
+           && (acdc_pkt_reserved(p) & ACDC_RES_FACK);
     if ((f->flags & ACDC_F_OFFERED) && (f->flags & ACDC_F_PEER)) {
         if (!acdc_pkt_make_writable(p)) {
             ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
@@ -370,7 +448,6 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
             note_told(f, p);
             return;
         }
-        count_received(ctx, f, p, is_dressed(f, p) && hide_ecn(p));
         if ((p->opt_flags & ACDC_O_FEEDBACK) && !is_plausible(f, p)) {
             ACDC_COUNT(ctx, FEEDBACK_BAD, 1);
         } else if (p->opt_flags & ACDC_O_FEEDBACK) {
@@ -386,7 +463,9 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
                 acdc_law_switch(&f->law, acdc_flow_algorithm(f, params));
             }
         }
+        /* First, as a processor waits where it copies what it just wrote. */
         acdc_pkt_strip(p, ctx->exid);
+        count_received(ctx, f, p, is_dressed(f, p) && hide_ecn(p));
     } else {
         /* Bits that look like ours and are not: the ECN field stays. */
         if (acdc_pkt_reserved(p) && acdc_pkt_make_writable(p)) {
@@ -416,11 +495,11 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         process_ack(ctx, f, params, p, fack, feedback, d_ce, d_total,
                     &duplicate, &update);
         if (fack) {
-            finish_fack(ctx, f, params, p, told_edge);
+            finish_fack(ctx, f, params, p);
             return;
         }
-        if (!acdc_flow_enforce(ctx, f, params, p, peer_window(f, p),
-                               duplicate, update)) {
+        if (!enforce(ctx, f, params, p, peer_window(f, p), false, duplicate,
+                     update)) {
             p->verdict = ACDC_DROP;
             return;
         }

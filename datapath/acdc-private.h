@@ -401,12 +401,4 @@ acdc_flow_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
 }
 
-/* Rewrites the window field of 'p', an ACK or SYN to the guest.  'own': what
- * the peer offers, in bytes.  Returns false if the packet is to be dropped, a
- * window update that the guest would take for a duplicate ACK.  'duplicate':
- * it is one in truth. */
-bool acdc_flow_enforce(struct acdc_ctx *, struct acdc_flow *,
-                       const struct acdc_params *, struct acdc_pkt *,
-                       uint32_t own, bool duplicate, bool update);
-
 #endif /* acdc-private.h */
