@@ -346,7 +346,8 @@ finish_fack(struct acdc_ctx *ctx, struct acdc_flow *f,
             const struct acdc_params *params, struct acdc_pkt *p)
 {
     uint16_t heard_window = f->peer_window, told_window = f->out_window;
-    uint32_t told_edge = f->out_ack + ((uint32_t) told_window << f->out_wscale);
+    uint32_t told_edge = f->out_ack
+                         + ((uint32_t) told_window << f->out_wscale);
     uint32_t right_edge = f->right_edge;
     uint32_t own = peer_window(f, p);
     uint32_t edge;

@@ -56,22 +56,26 @@ untouched(struct acdc_pkt *p, enum acdc_counter reason)
     return false;
 }
 
-/* Finds the IP header behind Ethernet and VLAN tags, the first of which is of
- * '*type'. */
+/* Finds the IP header behind Ethernet and VLAN tags. */
 static bool
-parse_vlans(struct acdc_pkt *p, uint16_t *type)
+parse_ethernet(const struct acdc_pkt *p, uint16_t *ofs, uint16_t *type)
 {
     unsigned int n_vlans;
 
+    *ofs = ACDC_ETH_HLEN;
+    if (p->hlen < ACDC_ETH_HLEN) {
+        return false;
+    }
+    *type = acdc_get16(p->data + 12);
     for (n_vlans = 0; n_vlans < ACDC_MAX_VLANS; n_vlans++) {
         if (*type != ACDC_ETHERTYPE_VLAN && *type != ACDC_ETHERTYPE_QINQ) {
             break;
         }
-        if (p->hlen < p->l3_ofs + (unsigned int) ACDC_VLAN_HLEN) {
+        if (p->hlen < *ofs + (unsigned int) ACDC_VLAN_HLEN) {
             return false;
         }
-        *type = acdc_get16(p->data + p->l3_ofs + 2);
-        p->l3_ofs = (uint16_t) (p->l3_ofs + ACDC_VLAN_HLEN);
+        *type = acdc_get16(p->data + *ofs + 2);
+        *ofs = (uint16_t) (*ofs + ACDC_VLAN_HLEN);
     }
     return true;
 }
@@ -92,7 +96,7 @@ parse_ip4(const struct acdc_pkt *p, uint32_t avail, uint32_t *ip_hlen,
     if (*ip_hlen < ACDC_IP4_HLEN || *ip_hlen > avail || *ip_len < *ip_hlen) {
         return ACDC_C_UNTOUCHED_LENGTH;
     }
-    if (acdc_get16(ip + 6) & 0x3fff) {
+    if (acdc_get16(ip + 6) & ACDC_IP4_FRAGMENT) {
         return ACDC_C_UNTOUCHED_FRAGMENT;
     }
     if (ip[9] != ACDC_IPPROTO_TCP) {
@@ -158,7 +162,7 @@ parse_our_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len)
     }
 }
 
-/* Walks the TCP options.  Returns as parse_ip4(). */
+/* Walks the TCP options from 'ofs' on.  Returns as parse_ip4(). */
 static enum acdc_counter
 parse_other_options(struct acdc_pkt *p, uint16_t exid, unsigned int ofs)
 {
@@ -235,8 +239,8 @@ parse_other_options(struct acdc_pkt *p, uint16_t exid, unsigned int ofs)
     return ACDC_N_COUNTERS;
 }
 
-/* Likewise.  First what most segments have and no more: feedback as we write
- * it, timestamps as in RFC 7323 appendix A. */
+/* All of them.  First what most segments have and no more: feedback as we
+ * write it, timestamps as in RFC 7323 appendix A. */
 static inline enum acdc_counter
 parse_options(struct acdc_pkt *p, uint16_t exid)
 {
@@ -259,14 +263,56 @@ parse_options(struct acdc_pkt *p, uint16_t exid)
                                            : parse_other_options(p, exid, ofs);
 }
 
+/* Finds the IP header, sets 'l3_ofs', '*ip_hlen' and '*ip_len'.  Returns as
+ * parse_ip4(). */
+static enum acdc_counter
+parse_network(struct acdc_pkt *p, uint32_t *ip_hlen, uint32_t *ip_len)
+{
+    uint16_t type = p->ethertype;
+    uint32_t avail;
+
+    if (!type && !parse_ethernet(p, &p->l3_ofs, &type)) {
+        return ACDC_C_UNTOUCHED_LENGTH;
+    }
+    if (type != ACDC_ETHERTYPE_IP4 && type != ACDC_ETHERTYPE_IP6) {
+        return ACDC_C_UNTOUCHED_NOT_TCP;
+    }
+    if (p->hlen <= p->l3_ofs) {
+        return ACDC_C_UNTOUCHED_LENGTH;
+    }
+    avail = p->hlen - p->l3_ofs;
+    return type == ACDC_ETHERTYPE_IP4 ? parse_ip4(p, avail, ip_hlen, ip_len)
+                                      : parse_ip6(p, avail, ip_hlen, ip_len);
+}
+
+/* The same for what most packets are: neither VLAN tags nor IP options.  False
+ * if it is something else. */
+static inline bool
+parse_usual_network(struct acdc_pkt *p, uint32_t *ip_hlen, uint32_t *ip_len)
+{
+    uint32_t l3_ofs = p->ethertype ? p->l3_ofs : ACDC_ETH_HLEN;
+    const uint8_t *ip = p->data + l3_ofs;
+
+    if (p->hlen < l3_ofs + ACDC_IP4_HLEN
+        || (p->ethertype ? p->ethertype : acdc_get16(p->data + 12))
+           != ACDC_ETHERTYPE_IP4
+        || ip[0] != (4 << 4 | ACDC_IP4_HLEN / 4)
+        || acdc_get16(ip + 6) & ACDC_IP4_FRAGMENT
+        || ip[9] != ACDC_IPPROTO_TCP) {
+        return false;
+    }
+    p->l3_ofs = (uint16_t) l3_ofs;
+    *ip_hlen = ACDC_IP4_HLEN;
+    *ip_len = acdc_get16(ip + 2);
+    return true;
+}
+
 bool
 acdc_pkt_parse(struct acdc_pkt *p, uint16_t exid)
 {
-    uint32_t ip_len, ip_hlen, tcp_hlen;
-    uint16_t type = p->ethertype;
+    uint32_t ip_len, ip_hlen, tcp_hlen, avail;
     enum acdc_counter why;
     const uint8_t *tcp;
-    uint32_t avail;
 
     p->ip_version = 0;
     p->opt_flags = 0;
@@ -274,29 +320,13 @@ acdc_pkt_parse(struct acdc_pkt *p, uint16_t exid)
     p->wscale = 0;
     p->mss = 0;
 
-    if (!type) {
-        if (p->hlen < ACDC_ETH_HLEN) {
-            return untouched(p, ACDC_C_UNTOUCHED_LENGTH);
+    if (!acdc_likely(parse_usual_network(p, &ip_hlen, &ip_len))) {
+        why = parse_network(p, &ip_hlen, &ip_len);
+        if (why != ACDC_N_COUNTERS) {
+            return untouched(p, why);
         }
-        p->l3_ofs = ACDC_ETH_HLEN;
-        type = acdc_get16(p->data + 12);
-        if (acdc_unlikely(type != ACDC_ETHERTYPE_IP4)
-            && !parse_vlans(p, &type)) {
-            return untouched(p, ACDC_C_UNTOUCHED_LENGTH);
-        }
-    }
-    if (type != ACDC_ETHERTYPE_IP4 && type != ACDC_ETHERTYPE_IP6) {
-        return untouched(p, ACDC_C_UNTOUCHED_NOT_TCP);
-    }
-    if (p->hlen <= p->l3_ofs) {
-        return untouched(p, ACDC_C_UNTOUCHED_LENGTH);
     }
     avail = p->hlen - p->l3_ofs;
-    why = type == ACDC_ETHERTYPE_IP4 ? parse_ip4(p, avail, &ip_hlen, &ip_len)
-                                     : parse_ip6(p, avail, &ip_hlen, &ip_len);
-    if (why != ACDC_N_COUNTERS) {
-        return untouched(p, why);
-    }
     /* A frame may be longer than its IP packet (Ethernet padding), not
      * shorter. */
     if (ip_len > p->len - p->l3_ofs || ip_len < ip_hlen + ACDC_TCP_HLEN
@@ -338,7 +368,7 @@ acdc_pkt_parse(struct acdc_pkt *p, uint16_t exid)
             return untouched(p, why);
         }
     }
-    p->ip_version = type == ACDC_ETHERTYPE_IP4 ? 4 : 6;
+    p->ip_version = acdc_pkt_ip(p)[0] >> 4;
     return true;
 }
 
@@ -410,8 +440,8 @@ acdc_pkt_maybe_intact(const struct acdc_pkt *p)
         || p->l4_ofs + len > p->hlen) {
         return true;
     }
-    return acdc_csum_fold(csum_add_bytes(csum_pseudo(p, len), acdc_pkt_tcp(p), len))
-           == 0xffff;
+    return acdc_csum_fold(csum_add_bytes(csum_pseudo(p, len),
+                                         acdc_pkt_tcp(p), len)) == 0xffff;
 }
 
 /* Editing. ----------------------------------------------------------------- */
@@ -475,7 +505,7 @@ adjust_lengths(struct acdc_pkt *p, int delta)
     } else {
         /* The pseudo header alone, and its sum itself, not the complement. */
         acdc_put16(tcp + 16, acdc_csum_fold(acdc_get16(tcp + 16)
-                                       + csum_delta(delta)));
+                                            + csum_delta(delta)));
     }
 }
 
@@ -500,8 +530,8 @@ shift_option_places(struct acdc_pkt *p, unsigned int ofs, int delta)
     }
 }
 
-/* Makes room for an option of 'len' bytes whose words sum up to 'sum'.  Returns
- * its place to be filled, or NULL. */
+/* Makes room for an option of 'len' bytes whose words sum up to 'sum'.
+ * Returns its place to be filled, or NULL. */
 static ACDC_ALWAYS_INLINE uint8_t *
 insert_option(struct acdc_pkt *p, unsigned int len, uint32_t sum)
 {
@@ -602,27 +632,11 @@ blank_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len)
     }
 }
 
-bool
-acdc_pkt_do_strip(struct acdc_pkt *p, uint16_t exid)
+static void
+strip_any(struct acdc_pkt *p, uint16_t exid)
 {
-    bool feedback_in_front = (p->opt_flags & ACDC_O_OURS) == ACDC_O_FEEDBACK
-                             && p->fb_ofs == ACDC_TCP_HLEN;
     unsigned int ofs = ACDC_TCP_HLEN;
-    uint32_t ce, total;
 
-    if (!acdc_pkt_make_writable(p)) {
-        return false;
-    }
-    p->opt_flags &= (uint8_t) ~ACDC_O_OURS;
-    if (acdc_likely(feedback_in_front)) {
-        /* As we insert it. */
-        acdc_pkt_get_feedback(p, &ce, &total);
-        cut_option(p, ACDC_TCP_HLEN, ACDC_OPT_FB_LEN,
-                   feedback_sum(exid, ce, total));
-        p->fb_ofs = 0;
-        return true;
-    }
-    p->fb_ofs = p->cap_ofs = 0;
     /* The options were found well-formed by acdc_pkt_parse(). */
     while (ofs < p->tcp_hlen) {
         const uint8_t *opt = acdc_pkt_tcp(p) + ofs;
@@ -645,6 +659,28 @@ acdc_pkt_do_strip(struct acdc_pkt *p, uint16_t exid)
             blank_option(p, ofs, len);
         }
         ofs += len;
+    }
+}
+
+bool
+acdc_pkt_do_strip(struct acdc_pkt *p, uint16_t exid)
+{
+    uint8_t ours = p->opt_flags & ACDC_O_OURS;
+    uint8_t fb_ofs = p->fb_ofs;
+
+    if (!acdc_pkt_make_writable(p)) {
+        return false;
+    }
+    p->opt_flags &= (uint8_t) ~ACDC_O_OURS;
+    p->fb_ofs = p->cap_ofs = 0;
+    if (acdc_likely(ours == ACDC_O_FEEDBACK && fb_ofs == ACDC_TCP_HLEN)) {
+        /* As we insert it. */
+        const uint8_t *body = acdc_pkt_tcp(p) + fb_ofs + ACDC_OPT_BODY_OFS;
+
+        cut_option(p, ACDC_TCP_HLEN, ACDC_OPT_FB_LEN,
+                   feedback_sum(exid, acdc_get32(body), acdc_get32(body + 4)));
+    } else {
+        strip_any(p, exid);
     }
     return true;
 }
@@ -700,7 +736,7 @@ acdc_pkt_send_fack(struct acdc_pkt *p, uint32_t seq, uint16_t exid,
     acdc_pkt_finish(&fack);
     acdc_put16(tcp + 16, 0);
     acdc_put16(tcp + 16,
-               (uint16_t) ~acdc_csum_fold(csum_add_bytes(csum_pseudo(&fack, hlen),
-                                                    tcp, hlen)));
+               (uint16_t) ~acdc_csum_fold(
+                   csum_add_bytes(csum_pseudo(&fack, hlen), tcp, hlen)));
     return true;
 }

@@ -78,9 +78,9 @@ struct acdc_flow {
     uint32_t ports;             /* local << 16 | remote. */
     uint32_t hash;
 
-    /* All that follows: 'lock'.  In the order of need: every packet of an
-     * established flow reads and writes what lies in the first two cache lines,
-     * those with feedback the third one too. */
+    /* All that follows: 'lock'.  In the order of need: the first two cache
+     * lines are for every packet of an established flow, the third one for
+     * those of which the law hears, and for beginning and end. */
     acdc_lock_t lock;
     uint32_t flags;
     uint32_t policy_gen;        /* Of the policy 'rule' comes from. */
@@ -240,8 +240,8 @@ acdc_count(struct acdc_ctx *ctx, unsigned int counter, uint32_t n)
 /* acdc-table.c: the flow table. ------------------------------------------- */
 
 int acdc_table_ensure(struct acdc *);
-/* Sets 'flow' of those of 'pkts' that are TCP: most likely it is theirs, and by
- * then in the cache. */
+/* Sets 'flow' of those of 'pkts' that are TCP: most likely it is theirs, and
+ * by the time it is used in the cache. */
 void acdc_table_find(const struct acdc_ctx *, struct acdc_pkt *pkts,
                      unsigned int n);
 /* RCU read section. */
@@ -258,8 +258,10 @@ acdc_flow_equals(const struct acdc_ctx *ctx, const struct acdc_flow *f,
            && f->port == ctx->port
            && (acdc_likely(p->addrs) || acdc_flow_equals6(ctx, f, p));
 }
-/* The flow of a packet for which acdc_table_find() was called, locked, or NULL.
- * What that found may be dead meanwhile, and another flow in its place. */
+
+/* The flow of a packet for which acdc_table_find() was called, locked, or
+ * NULL.  What that found may be dead meanwhile, and another flow in its
+ * place. */
 static inline struct acdc_flow *
 acdc_flow_lock(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
 {

@@ -94,6 +94,7 @@ enum acdc_wire_sizes {
     ACDC_VLAN_HLEN = 4,
     ACDC_MAX_VLANS = 2,
     ACDC_IP4_HLEN = 20,
+    ACDC_IP4_FRAGMENT = 0x3fff,     /* More fragments, and the offset. */
     ACDC_IP6_HLEN = 40,
     ACDC_TCP_HLEN = 20,
     ACDC_TCP_HLEN_MAX = 60,

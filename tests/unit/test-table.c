@@ -242,6 +242,8 @@ test_limits(void)
        "memory");
     ok(st.bytes_per_flow4 <= 192, "a flow takes %u bytes, IPv6 %u",
        st.bytes_per_flow4, st.bytes_per_flow6);
+    ok(offsetof(struct acdc_flow, law.ssthresh) == 2 * ACDC_CACHE_LINE,
+       "what each packet needs of it lies in two cache lines");
     for (n = 1; n < 40; n += 6) {
         unsigned int got = dump(&s, flows, 3000, n);
 
