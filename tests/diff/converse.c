@@ -306,10 +306,10 @@ static void write_script(struct conversation *c, uint64_t number)
     c->fastopen = percent(20) && c->pair->fastopen && !c->simultaneous
                   && c->kind != ABANDONED;
     c->ip_options = percent(5) && c->pair->ip_options ? 1 + (int) below(2) : 0;
-    /* Not where SYNs cross: one of the first time that is still under way would
-     * be taken for the peer's. */
+    /* Not where SYNs cross or bring data: one of the first time that is still
+     * under way would be taken. */
     c->again = percent(30) && (c->kind == RESET || c->kind == UNREAD)
-               && !c->simultaneous;
+               && !c->simultaneous && !c->fastopen;
     /* No other conversation of the last hour has the same ports. */
     c->port[!c->client] = (uint16_t) (1024 + number % 30000);
     c->port[c->client] = (uint16_t) (32000 + (number + number / 30000 * 7) % 30000);
