@@ -179,6 +179,18 @@ note_lost(struct acdc_flow *f, const struct acdc_pkt *p, bool feedback)
     return more;
 }
 
+/* Whether the guest may take this ACK number.  One that is corrupt or of an
+ * outsider it drops, and what was offered must not be taken from there: 2^31
+ * bytes away comparisons turn round, and all that the guest sends from then on
+ * would be beyond it.  As far as is_plausible(), but also beyond SND.NXT, as
+ * the guest may have sent fragments. */
+static inline bool
+is_near(const struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    return p->ack - f->snd_una + ACDC_PLAUSIBLE
+           <= f->snd_nxt - f->snd_una + 2u * ACDC_PLAUSIBLE;
+}
+
 /* Gives an ACK to the law.  Sets '*duplicate' and '*update' for the window. */
 static void
 process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
@@ -194,7 +206,7 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
     bool loss, more_lost;
 
     *duplicate = *update = false;
-    if (seq_after(p->ack, f->snd_nxt)) {
+    if (seq_after(p->ack, f->snd_nxt) || !is_near(f, p)) {
         ACDC_COUNT(ctx, ACK_INVALID, 1);
         return;
     }
@@ -250,10 +262,12 @@ peer_window(struct acdc_flow *f, const struct acdc_pkt *p)
     uint16_t raw = acdc_pkt_window(p);
     uint32_t own = (uint32_t) raw << f->peer_wscale;
 
-    f->peer_window = raw;
-    if (!(f->flags & ACDC_F_EDGE)
-        || seq_after(p->ack + own, f->peer_edge)) {
-        f->peer_edge = p->ack + own;
+    if (acdc_likely(is_near(f, p))) {
+        f->peer_window = raw;
+        if (!(f->flags & ACDC_F_EDGE)
+            || seq_after(p->ack + own, f->peer_edge)) {
+            f->peer_edge = p->ack + own;
+        }
     }
     return own;
 }
@@ -323,6 +337,9 @@ enforce(struct acdc_ctx *ctx, struct acdc_flow *f,
             ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
             field = acdc_pkt_window(p);         /* This the guest is told. */
         }
+    }
+    if (acdc_unlikely(!syn && !is_near(f, p))) {
+        return true;
     }
 
     f->out_window = syn ? (uint16_t) (field >> f->out_wscale) : field;
@@ -412,7 +429,7 @@ note_told(struct acdc_flow *f, const struct acdc_pkt *p)
     uint32_t edge = p->ack + ((uint32_t) acdc_pkt_window(p) << f->out_wscale);
 
     if ((f->flags & ACDC_F_EDGE) && (p->tcp_flags & ACDC_TCP_ACK)
-        && !seq_after(p->ack, f->snd_nxt) && seq_after(edge, f->right_edge)) {
+        && is_near(f, p) && seq_after(edge, f->right_edge)) {
         f->right_edge = edge;
     }
 }

@@ -597,6 +597,55 @@ test_fallback(void)
     }
 }
 
+/* The ACK number of a corrupt packet, or of an outsider, offers nothing. */
+static void
+test_far_ack(bool police, uint32_t far)
+{
+    struct acdc_params params = acdc_params_default;
+    struct acdc_flow_info before, after;
+    struct tcp_spec spec;
+    struct packet *p;
+    struct sim s;
+
+    params.police = police;
+    connect(&s, &params);
+    round_trip(&s, 0);
+    params.max_window = 4 * 1448;
+    sim_policy(&s, 0, &params);
+    packet_free(sim_ack(&s, 1));
+    before = info(&s, 0);
+    spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
+    spec.ack += far;
+    packet_free_list(sim_send(&s, 1, &spec));
+    after = info(&s, 0);
+    is_u64(after.offered, before.offered, "offered after an ACK of +%#x", far);
+    spec = sim_spec(&s, 0, ACDC_TCP_ACK, 1448);
+    p = sim_egress(&s, 0, packet_make(&spec));
+    is_u64(packet_count(p), 1, "the guest can go on sending");
+    packet_free_list(p);
+    is_u64(info(&s, 0).in_flight, 1448, "and is followed");
+    if (police) {
+        spec.seq += 1 << 20;
+        p = sim_egress(&s, 0, packet_make(&spec));
+        is_u64(packet_count(p), 0, "and policed");
+        packet_free_list(p);
+    }
+    sim_done(&s);
+}
+
+static void
+test_far_acks(bool police)
+{
+    static const uint32_t far[] = {
+        0x80000000, 0x40000000, 0x7fffffff, 0x90000000, 0x02000000, 0xfd000000,
+    };
+    unsigned int i;
+
+    for (i = 0; i < sizeof far / sizeof *far; i++) {
+        test_far_ack(police, far[i]);
+    }
+}
+
 static void
 test_policing(void)
 {
@@ -954,6 +1003,8 @@ main(void)
     test_algorithms();
     test_fallback();
     test_policing();
+    test_far_acks(true);
+    test_far_acks(false);
     test_hostile_receiver();
     test_observe();
     test_live();
