@@ -72,7 +72,6 @@ acdc_flow_timeout(struct acdc_ctx *ctx, struct acdc_flow *f,
 {
     ACDC_COUNT(ctx, TIMEOUTS, 1);
     acdc_law_timeout(&f->law, env);
-    f->flags &= ~(uint32_t) ACDC_F_DOUBT;
     f->dupacks = 0;
 }
 

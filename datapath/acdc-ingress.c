@@ -58,6 +58,25 @@ count_received(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
 }
 
+/* Whether the guest may take this ACK number.  One that is corrupt or of an
+ * outsider it drops, and what was offered must not be taken from there: 2^31
+ * bytes away comparisons turn round, and all that the guest sends from then on
+ * would be beyond it.  No network holds 16 MB of a connection; beyond SND.NXT
+ * may be fragments of the guest. */
+static inline bool
+is_near(const struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    return p->ack - f->snd_una + ACDC_PLAUSIBLE
+           <= f->snd_nxt - f->snd_una + 2u * ACDC_PLAUSIBLE;
+}
+
+/* Whether it is of what the guest was seen to send. */
+static inline bool
+is_valid_ack(const struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    return !seq_after(p->ack, f->snd_nxt) && is_near(f, p);
+}
+
 /* Whether the other end of the connection may have sent this now, and not
  * somebody who knows its addresses and ports but not its sequence numbers
  * (RFC 5961 section 5).  Nothing is that late or early: no network holds 16 MB
@@ -66,8 +85,7 @@ static bool
 is_plausible(const struct acdc_flow *f, const struct acdc_pkt *p)
 {
     return p->seq - f->rcv_nxt + ACDC_PLAUSIBLE < 2u * ACDC_PLAUSIBLE
-           && !seq_after(p->ack, f->snd_nxt)
-           && !seq_before(p->ack, f->snd_una - ACDC_PLAUSIBLE);
+           && is_valid_ack(f, p);
 }
 
 /* What a report adds to the one before.  False: nothing to be believed, and
@@ -179,18 +197,6 @@ note_lost(struct acdc_flow *f, const struct acdc_pkt *p, bool feedback)
     return more;
 }
 
-/* Whether the guest may take this ACK number.  One that is corrupt or of an
- * outsider it drops, and what was offered must not be taken from there: 2^31
- * bytes away comparisons turn round, and all that the guest sends from then on
- * would be beyond it.  As far as is_plausible(), but also beyond SND.NXT, as
- * the guest may have sent fragments. */
-static inline bool
-is_near(const struct acdc_flow *f, const struct acdc_pkt *p)
-{
-    return p->ack - f->snd_una + ACDC_PLAUSIBLE
-           <= f->snd_nxt - f->snd_una + 2u * ACDC_PLAUSIBLE;
-}
-
 /* Gives an ACK to the law.  Sets '*duplicate' and '*update' for the window. */
 static void
 process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
@@ -206,7 +212,7 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
     bool loss, more_lost;
 
     *duplicate = *update = false;
-    if (seq_after(p->ack, f->snd_nxt) || !is_near(f, p)) {
+    if (!is_valid_ack(f, p)) {
         ACDC_COUNT(ctx, ACK_INVALID, 1);
         return;
     }
