@@ -280,7 +280,12 @@ peer_window(struct acdc_flow *f, const struct acdc_pkt *p)
 
 /* The window field for the guest: what the peer offers, or the law's window
  * and what of the guest's data has left the network where that is smaller, in
- * the guest's scale.  Never zero unless the peer said zero. */
+ * the guest's scale.  Never zero unless the peer said zero.
+ *
+ * Where data goes both ways it ends no earlier than what the guest has sent,
+ * which lets it send no more.  Else the guest's ACKs would have a number that
+ * the peer does not accept (renumber_ack()), and if both ends' do and the
+ * vSwitches forget the flow, it stands still. */
 static inline uint16_t
 window_field(const struct acdc_flow *f, bool enforced, uint32_t own,
              unsigned int scale, uint32_t sacked)
@@ -288,9 +293,13 @@ window_field(const struct acdc_flow *f, bool enforced, uint32_t own,
     uint32_t field = own >> scale;
 
     if (enforced) {
-        uint64_t limit = ((uint64_t) f->law.wnd + sacked + (1u << scale) - 1)
-                         >> scale;
+        uint64_t limit = (uint64_t) f->law.wnd + sacked;
+        uint32_t flight = f->snd_nxt - f->snd_una;
 
+        if ((f->flags & ACDC_F_BOTH_WAYS) && limit < flight) {
+            limit = flight;
+        }
+        limit = (limit + (1u << scale) - 1) >> scale;
         field = field < limit ? field : (uint32_t) limit;
     }
     if (acdc_unlikely(!field) && own) {
@@ -521,6 +530,9 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         if (fack) {
             finish_fack(ctx, f, params, p);
             return;
+        }
+        if (p->payload && f->snd_nxt != f->snd_una) {
+            f->flags |= ACDC_F_BOTH_WAYS;
         }
         if (!enforce(ctx, f, params, p, peer_window(f, p), false, duplicate,
                      update)) {

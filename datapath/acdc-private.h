@@ -67,6 +67,8 @@ enum {
                                      * renumber_ack(). */
     ACDC_F_DOUBT = 1 << 22,         /* The guest sent again as after a timeout;
                                      * maybe nothing was lost. */
+    ACDC_F_BOTH_WAYS = 1 << 23,     /* The guest once got data while its own
+                                     * was in flight. */
 };
 
 struct acdc_flow {

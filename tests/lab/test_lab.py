@@ -136,8 +136,7 @@ def test_data_both_ways(lab: Any) -> None:
     """Drops cut the windows at both ends of a connection: it must not stand still."""
     result = lab("twoway --stack cubic --acdc --flows 4 --seconds 0.4 --mark 0 --buffer 50000")
     assert_clean(result)
-    # Windows did end before what guests had sent.
-    assert counters(result)["ack_renumbered"] > 0
+    assert counters(result)["cuts_loss"] > 0
     assert list(result["directions"]) == ["left to right", "right to left"]
     for way in result["directions"].values():
         assert len(way["shares_mbps"]) == 3

@@ -984,6 +984,42 @@ test_renumbering(void)
     sim_done(&s);
 }
 
+/* Where data goes both ways no window ends before what its guest has sent, so
+ * that its ACKs keep their numbers whatever becomes of the flow. */
+static void
+test_both_ways(void)
+{
+    struct acdc_params params = acdc_params_default;
+    uint32_t una, edge;
+    struct sim s;
+    int i;
+
+    connect(&s, &params);
+    una = s.guest[0].snd_nxt;
+    sim_data(&s, 1, 1448, false);
+    for (i = 0; i < 10; i++) {
+        sim_data(&s, 0, 1448, false);
+    }
+    params.max_window = 3 * 1448;
+    sim_policy(&s, 0, &params);
+    s.guest[1].rcv_nxt = una + 1448;
+    edge = una + 1448 + ((uint32_t) sim_ack_window(&s, 1) << 7);
+    is_u64(edge, una + 1448 + ((3 * 1448 + 127) >> 7 << 7),
+           "data in turn: the law's window");
+    sim_data(&s, 1, 1448, false);
+    s.guest[1].rcv_nxt = una + 2 * 1448;
+    edge = una + 2 * 1448 + ((uint32_t) sim_ack_window(&s, 1) << 7);
+    ok(edge - s.guest[0].snd_nxt < 128,
+       "data at once: what is in flight and nothing new");
+    s.guest[1].rcv_nxt = una + 8 * 1448;
+    is_u64(sim_ack_window(&s, 1), (3 * 1448 + 127) >> 7,
+           "and the law's window as soon as that is larger");
+    s.guest[1].window = 20;
+    s.guest[1].rcv_nxt = una + 9 * 1448;
+    is_u64(sim_ack_window(&s, 1), 20, "never more than the peer's");
+    sim_done(&s);
+}
+
 int
 main(void)
 {
@@ -1010,6 +1046,7 @@ main(void)
     test_live();
     test_updates();
     test_renumbering();
+    test_both_ways();
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
     return tap_end();
 }
