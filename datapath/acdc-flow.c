@@ -116,18 +116,23 @@ acdc_flow_do_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
             state = ACDC_FLOW_CLOSED;
         }
     } else {
-        if (p->tcp_flags & ACDC_TCP_FIN) {
-            uint32_t end = p->seq + p->payload + 1;
+        uint32_t flag = egress ? ACDC_F_FIN_GUEST : ACDC_F_FIN_PEER;
+        uint32_t *fin = egress ? &f->fin_guest : &f->fin_peer;
+        uint32_t end = p->seq + p->payload;
 
-            if (egress) {
-                f->fin_guest = end;
-                f->flags |= ACDC_F_FIN_GUEST;
-            } else {
-                f->fin_peer = end;
-                f->flags |= ACDC_F_FIN_PEER;
-            }
+        if (p->tcp_flags & ACDC_TCP_FIN) {
+            *fin = end + 1;
+            f->flags |= flag;
             if (state == ACDC_FLOW_ESTABLISHED) {
                 state = ACDC_FLOW_CLOSING;
+            }
+        } else if (p->payload && (f->flags & flag) && seq_after(end, *fin)
+                   && !seq_after(end, *fin + ACDC_PLAUSIBLE)) {
+            /* More data follows: it was a corrupt packet's. */
+            f->flags &= ~flag;
+            if (state == ACDC_FLOW_CLOSING || state == ACDC_FLOW_CLOSED) {
+                state = f->flags & (ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER)
+                        ? ACDC_FLOW_CLOSING : ACDC_FLOW_ESTABLISHED;
             }
         }
         /* Closed when both have sent FIN and one has acknowledged the

@@ -617,6 +617,32 @@ state(const struct sim *s, int side)
     return fi.state;
 }
 
+/* A FIN of a packet that was corrupt: the guest does not take it, and its
+ * peer goes on. */
+static void
+test_corrupt_fin(void)
+{
+    struct tcp_spec spec;
+    struct sim s;
+
+    sim_init(&s, NULL, NULL);
+    sim_connect(&s);
+    spec = sim_spec(&s, 1, ACDC_TCP_ACK | ACDC_TCP_FIN, 100);
+    packet_free_list(sim_ingress(&s, 0, packet_make(&spec)));
+    is_u64(state(&s, 0), ACDC_FLOW_CLOSING, "a FIN");
+    sim_data(&s, 1, 100, false);
+    is_u64(state(&s, 0), ACDC_FLOW_CLOSING, "the data again, without it");
+    sim_data(&s, 1, 100, false);
+    is_u64(state(&s, 0), ACDC_FLOW_ESTABLISHED, "more data");
+    spec = sim_spec(&s, 0, ACDC_TCP_ACK | ACDC_TCP_FIN, 0);
+    packet_free_list(sim_egress(&s, 0, packet_make(&spec)));
+    s.guest[0].snd_nxt++;
+    s.guest[1].rcv_nxt++;
+    packet_free(sim_ack(&s, 1));
+    is_u64(state(&s, 0), ACDC_FLOW_CLOSING, "the guest's FIN: half closed");
+    sim_done(&s);
+}
+
 /* A guest's RST ends only what its peer ends. */
 static void
 test_guest_resets(void)
@@ -763,6 +789,7 @@ main(void)
         }
     }
     test_reuse();
+    test_corrupt_fin();
     test_guest_resets();
     test_syn_knob();
     test_corrupt();
