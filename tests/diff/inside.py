@@ -43,7 +43,7 @@ class Arm:
         self.rounds: list[dict[str, int]] = []  # Of a soak, what was left of each.
         self.of_mode: dict[str, list[network.Pair]] = {}  # Whom its rounds are between.
         self.intact: list[network.Pair] = []  # Whose packets nothing corrupts now.
-        self.damage = Counter[str]()  # What guests of such pairs counted.
+        self.damage = Counter[str]()  # What guests counted, see _note_damage().
 
     def make(self, trouble: bool = True) -> None:
         self.ovs.add_bridge("br0", normal=False)
@@ -121,20 +121,34 @@ class Arm:
             stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def _damage(self) -> Counter[str]:
-        """What intact pairs' guests have counted: packets put together from
-        fragments, and wrong TCP checksums, which only those could have, put
-        together from different packets (RFC 4963).  Others' must get none."""
-        found = Counter[str]()
+    def _damage(self) -> list[Counter[str]]:
+        """What each pair's guests have counted: fragments, packets put together from
+        them, and wrong TCP checksums."""
+        found = []
         for pair in self.pairs:
+            counts = Counter[str]()
             for guest in pair.guests:
-                counts = network.snmp(guest)
-                if pair in self.intact:
-                    found["reassembled"] += counts["Ip", "ReasmOKs"]
-                    found["bad_checksums"] += counts["Tcp", "InCsumErrors"]
-                else:
-                    found["corrupted"] += counts["Ip", "ReasmReqds"]
+                snmp = network.snmp(guest)
+                counts["fragments"] += snmp["Ip", "ReasmReqds"]
+                counts["reassembled"] += snmp["Ip", "ReasmOKs"]
+                counts["bad_checksums"] += snmp["Tcp", "InCsumErrors"]
+            found.append(counts)
         return found
+
+    def _note_damage(self, number: int, before: list[Counter[str]]) -> None:
+        """Where nothing corrupts no checksum may be wrong, but that of a packet put
+        together from fragments of different ones (RFC 4963)."""
+        for pair, old, new in zip(self.pairs, before, self._damage(), strict=True):
+            new.subtract(old)
+            if pair not in self.intact:
+                self.damage["corrupted"] += new["fragments"]
+                continue
+            self.damage["reassembled"] += new["reassembled"]
+            self.damage["bad_checksums"] += new["bad_checksums"]
+            if new["bad_checksums"] and not new["reassembled"]:
+                self.damage["damaged"] += new["bad_checksums"]
+            if new["bad_checksums"]:
+                print(f"lab> epoch {number}, pair {pair.index}: {dict(new)}", flush=True)
 
     def _memory(self) -> dict[str, int]:
         """Once all flows are past their linger, and in the lab, where that takes no
@@ -244,9 +258,7 @@ class Arm:
             raise RuntimeError(f"converse: {said}")
         if not self.ovs.vswitchd_running():
             raise RuntimeError(f"ovs-vswitchd has ended\n{self.ovs.log_tail()}")
-        damage = self._damage()
-        damage.subtract(before)
-        self.damage += damage
+        self._note_damage(number, before)
         seconds = time.monotonic() - began
         print(f"lab> epoch {number}: {said.strip()} in {seconds:.0f} s", flush=True)
 
