@@ -13,6 +13,8 @@
 enum {
     ACDC_HALF_OPEN_MS = 60 * 1000,  /* Life of a handshake: covers the usual
                                      * retransmissions of SYN. */
+    ACDC_HALF_OPEN_SHORT_MS = 3000, /* And of one of too many: covers the
+                                     * first. */
     ACDC_LINGER_MS = 10 * 1000,     /* Life after FIN/FIN or RST, for what is
                                      * still on its way. */
     ACDC_IDLE_EVICT_MS = 60 * 1000, /* An established flow this idle goes when

@@ -536,6 +536,18 @@ acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
 
 /* Sweeper, flush, dump. ---------------------------------------------------- */
 
+/* How long a handshake of the tenant may take.  Less once they use half of the
+ * quota: else a few hundred SYNs a second from anywhere, which nobody answers,
+ * would keep all its connections from being followed.  RCU read section. */
+static uint32_t
+half_open_limit(const struct acdc_tenant *t)
+{
+    const struct acdc_policy *policy = acdc_ptr_load(&t->policy);
+
+    return acdc_count_read(&t->n_half_open) > policy->max_half_open / 2
+           ? ACDC_HALF_OPEN_SHORT_MS : ACDC_HALF_OPEN_MS;
+}
+
 static bool
 has_expired(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
             bool *closed)
@@ -547,7 +559,7 @@ has_expired(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
     if (*closed) {
         limit = ACDC_LINGER_MS;
     } else if (is_half_open((enum acdc_flow_state) f->state)) {
-        limit = ACDC_HALF_OPEN_MS;
+        limit = half_open_limit(flow_tenant(f));
     } else {
         limit = acdc_a32_read(&a->idle_timeout_ms);
     }

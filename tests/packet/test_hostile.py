@@ -131,8 +131,10 @@ def test_syns_from_many_addresses(arena: Arena) -> None:
         frames.append(bytes(syn))
     for i in range(0, len(frames), 50):
         assert len(arena.red.egress_raw(*frames[i : i + 50])) == 50
-    assert n["untouched_half_open"] == 1000 - LIMIT // 2
-    assert n["flows_created"] == LIMIT // 2
+    # Others take the place of some if this takes seconds.
+    assert LIMIT // 2 <= n["flows_created"] < 1000
+    assert n["flows_created"] - n["flows_expired"] <= LIMIT // 2
+    assert n["untouched_half_open"] == 1000 - n["flows_created"]
 
 
 def test_connections_that_never_close(arena: Arena) -> None:

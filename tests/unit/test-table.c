@@ -216,6 +216,17 @@ test_limits(void)
     }
     is_u64(sim_n_flows(&s, 0), 10, "half-open quota");
     is_u64(sim_counter(&s, 0, ACDC_C_UNTOUCHED_HALF_OPEN), 10, "counted");
+    s.now += (ACDC_HALF_OPEN_SHORT_MS - 1) * SIM_MS;
+    acdc_sweep(s.acdc[0], s.now, UINT32_MAX);
+    is_u64(sim_n_flows(&s, 0), 10, "for the time of a retransmission");
+    s.now += SIM_MS;
+    acdc_sweep(s.acdc[0], s.now, UINT32_MAX);
+    is_u64(sim_n_flows(&s, 0), 5, "then half of them");
+    for (; i <= 25; i++) {
+        open_flow(&s, i, ACDC_FLOW_SYN_SENT);
+    }
+    is_u64(sim_n_flows(&s, 0), 10, "others have their place");
+    is_u64(sim_counter(&s, 0, ACDC_C_UNTOUCHED_HALF_OPEN), 10, "all of them");
     is_u64(acdc_flush(s.acdc[0], NULL, NULL), 10, "flushed");
     is_u64(stats(s.acdc[0]).n_half_open, 0, "none is half open");
     tc.max_half_open = 0;
