@@ -282,10 +282,10 @@ peer_window(struct acdc_flow *f, const struct acdc_pkt *p)
  * and what of the guest's data has left the network where that is smaller, in
  * the guest's scale.  Never zero unless the peer said zero.
  *
- * Where data goes both ways it ends no earlier than what the guest has sent,
- * which lets it send no more.  Else the guest's ACKs would have a number that
- * the peer does not accept (renumber_ack()), and if both ends' do and the
- * vSwitches forget the flow, it stands still. */
+ * Where data goes both ways it ends no earlier than what the guest has sent as
+ * it was allowed to, which lets it send no more.  Else the guest's ACKs would
+ * have a number that the peer does not accept (renumber_ack()), and if both
+ * ends' do and the vSwitches forget the flow, it stands still. */
 static inline uint16_t
 window_field(const struct acdc_flow *f, bool enforced, uint32_t own,
              unsigned int scale, uint32_t sacked)
@@ -294,10 +294,13 @@ window_field(const struct acdc_flow *f, bool enforced, uint32_t own,
 
     if (enforced) {
         uint64_t limit = (uint64_t) f->law.wnd + sacked;
-        uint32_t flight = f->snd_nxt - f->snd_una;
+        /* Not what it sent beyond any window: it would get more and more. */
+        uint32_t end = seq_before(f->snd_nxt, f->right_edge) ? f->snd_nxt
+                                                             : f->right_edge;
 
-        if ((f->flags & ACDC_F_BOTH_WAYS) && limit < flight) {
-            limit = flight;
+        if ((f->flags & ACDC_F_BOTH_WAYS) && seq_after(end, f->snd_una)
+            && limit < end - f->snd_una) {
+            limit = end - f->snd_una;
         }
         limit = (limit + (1u << scale) - 1) >> scale;
         field = field < limit ? field : (uint32_t) limit;

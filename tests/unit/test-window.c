@@ -689,6 +689,46 @@ test_policing(void)
     sim_done(&s);
 }
 
+/* Nor where data goes both ways does a guest that ignores its window get more
+ * of it. */
+static void
+test_policing_both_ways(void)
+{
+    struct acdc_params params = acdc_params_default;
+    uint32_t most = 0;
+    struct sim s;
+    int i;
+
+    params.police = true;
+    params.max_window = 4 * 1448;
+    connect(&s, &params);
+    for (i = 0; i < 100; i++) {
+        uint32_t una = s.guest[1].rcv_nxt;
+        uint64_t policed = sim_counter(&s, 0, ACDC_C_POLICED_PACKETS);
+        struct tcp_spec spec;
+
+        /* All that passes. */
+        for (;;) {
+            spec = sim_spec(&s, 0, ACDC_TCP_ACK, 1448);
+            packet_free_list(sim_send(&s, 0, &spec));
+            if (sim_counter(&s, 0, ACDC_C_POLICED_PACKETS) > policed) {
+                break;
+            }
+            s.guest[0].snd_nxt += 1448;
+        }
+        if (s.guest[0].snd_nxt - una > most) {
+            most = s.guest[0].snd_nxt - una;
+        }
+        /* The peer sends one, and takes one in two rounds. */
+        s.now += SIM_MS;
+        s.guest[1].rcv_nxt = una + i % 2 * 1448;
+        sim_data(&s, 1, 1448, false);
+    }
+    ok(most <= 6 * 1448, "of data both ways never more than %u bytes pass",
+       most);
+    sim_done(&s);
+}
+
 /* Receivers that want more than their share (Savage et al., 1999). */
 static void
 test_hostile_receiver(void)
@@ -1039,6 +1079,7 @@ main(void)
     test_algorithms();
     test_fallback();
     test_policing();
+    test_policing_both_ways();
     test_far_acks(true);
     test_far_acks(false);
     test_hostile_receiver();
