@@ -356,7 +356,7 @@ enforce(struct acdc_ctx *ctx, struct acdc_flow *f,
             field = acdc_pkt_window(p);         /* This the guest is told. */
         }
     }
-    if (acdc_unlikely(!syn && !is_near(f, p))) {
+    if (acdc_unlikely(!is_near(f, p))) {
         return true;
     }
 

@@ -633,6 +633,38 @@ test_far_ack(bool police, uint32_t far)
     sim_done(&s);
 }
 
+/* Nor that of a SYN-ACK sent again, which the guest drops. */
+static void
+test_far_synack(void)
+{
+    static const uint32_t far[] = { 0x40000000, 0x7fffffff };
+    struct acdc_params params = acdc_params_default;
+    struct tcp_spec spec;
+    struct packet *p;
+    unsigned int i;
+    struct sim s;
+
+    params.police = true;
+    connect(&s, &params);
+    for (i = 0; i < 2; i++) {
+        spec = sim_spec(&s, 1, ACDC_TCP_SYN | ACDC_TCP_ACK, 0);
+        spec.seq--;
+        spec.ack += far[i];
+        packet_free_list(sim_ingress(&s, 0, packet_make(&spec)));
+        packet_free_list(sim_ack(&s, 1));
+        spec = sim_spec(&s, 0, ACDC_TCP_ACK, 1448);
+        spec.seq += 1 << 20;
+        p = sim_egress(&s, 0, packet_make(&spec));
+        is_u64(packet_count(p), 0, "after a SYN-ACK of +%#x: policed", far[i]);
+        packet_free_list(p);
+        spec.seq -= 1 << 20;
+        p = sim_egress(&s, 0, packet_make(&spec));
+        is_u64(packet_count(p), 1, "and what is allowed passes");
+        packet_free_list(p);
+    }
+    sim_done(&s);
+}
+
 static void
 test_far_acks(bool police)
 {
@@ -1078,6 +1110,7 @@ main(void)
     test_spread_cuts();
     test_algorithms();
     test_fallback();
+    test_far_synack();
     test_policing();
     test_policing_both_ways();
     test_far_acks(true);
