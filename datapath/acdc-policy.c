@@ -37,7 +37,7 @@ set_config(struct acdc *a, const struct acdc_config *c)
 {
     uint32_t max = c->max_flows < ACDC_FLOWS_MAX ? c->max_flows
                                                  : ACDC_FLOWS_MAX;
-    /* In milliseconds below 2^31, as their differences are signed. */
+    /* In milliseconds well below 2^32, see elapsed_ms(). */
     uint32_t idle = c->idle_timeout < 2000000 ? c->idle_timeout : 2000000;
 
     acdc_a32_set(&a->max_flows, max ? max : 1);

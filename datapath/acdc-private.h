@@ -33,6 +33,8 @@ enum {
     ACDC_UNSEEN_MS = 60000,         /* So long after a fragment an ACK may be of
                                      * data in it (RFC 8200 section 4.5: the
                                      * time for reassembly). */
+    ACDC_CLOCK_SKEW_MS = 60000,     /* More than threads' clocks differ, less
+                                     * than 2^32 ms less idle_timeout. */
     ACDC_EVICT_SCAN = 256,          /* Flows looked at to make room for one. */
     ACDC_SYNS_MAX = 15,         /* Counters that stop there. */
     ACDC_DUPACKS_MAX = 127,
@@ -222,14 +224,14 @@ struct acdc_ctx {
     uint32_t counters[ACDC_N_COUNTERS]; /* ... added to 'slot' at the end. */
 };
 
-/* Milliseconds from 'since' to 'now'.  0 if that is negative: another thread's
- * clock may be a little ahead of ours. */
+/* Milliseconds from 'since' to 'now', which may be weeks.  0 if that is
+ * negative: another thread's clock may be a little ahead of ours. */
 static inline uint32_t
 elapsed_ms(uint32_t now_ms, uint32_t since_ms)
 {
-    int32_t elapsed = (int32_t) (now_ms - since_ms);
+    uint32_t elapsed = now_ms - since_ms;
 
-    return elapsed > 0 ? (uint32_t) elapsed : 0;
+    return elapsed < (uint32_t) -ACDC_CLOCK_SKEW_MS ? elapsed : 0;
 }
 
 static inline void

@@ -362,6 +362,17 @@ test_law(void)
     is_u64(sim_counter(&s, 0, ACDC_C_IDLE_RESTARTS), 1, "counted");
     sim_done(&s);
 
+    /* Longer than 2^31 ms, with keep-alives. */
+    connect(&s, &params);
+    for (i = 0; i < 5; i++) {
+        round_trip(&s, 0);
+    }
+    s.now += 30 * 86400000ull * SIM_MS;
+    packet_free(sim_ack(&s, 1));
+    sim_data(&s, 0, 1448, false);
+    is_u64(info(&s, 0).window, 14480, "idle for a month: the same");
+    sim_done(&s);
+
     /* max_window and min_window. */
     params.max_window = 50000;
     connect(&s, &params);
@@ -838,6 +849,11 @@ test_hostile_receiver(void)
     spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
     p = sim_egress(&s, 1, packet_make(&spec));
     is_u64(packet_count(p), 0, "long after that one is optimistic");
+    packet_free_list(p);
+    /* Also when 2^31 ms have passed. */
+    s.now += 30 * 86400000ull * SIM_MS;
+    p = sim_egress(&s, 1, packet_make(&spec));
+    is_u64(packet_count(p), 0, "and a month after");
     packet_free_list(p);
     sim_done(&s);
     params.police = false;
