@@ -534,9 +534,6 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
             finish_fack(ctx, f, params, p);
             return;
         }
-        if (p->payload && f->snd_nxt != f->snd_una) {
-            f->flags |= ACDC_F_BOTH_WAYS;
-        }
         if (!enforce(ctx, f, params, p, peer_window(f, p), false, duplicate,
                      update)) {
             p->verdict = ACDC_DROP;
@@ -544,6 +541,9 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         }
         if (seq_after(p->ack, f->out_ack) && !seq_after(p->ack, f->snd_nxt)) {
             f->out_ack = p->ack;
+        }
+        if (p->payload && f->snd_nxt != f->snd_una) {
+            f->flags |= ACDC_F_BOTH_WAYS;
         }
     }
     acdc_flow_note_end(ctx, f, p);

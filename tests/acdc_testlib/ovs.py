@@ -67,6 +67,14 @@ def request(path: Path, method: str, *params: Any, timeout: float = 20) -> Any:
     raise ConnectionError(f"{method}: connection closed")
 
 
+# With ACDC_MEMCHECK in the environment every ovs-vswitchd runs under it, and what it
+# finds fails the test.
+MEMCHECK = (
+    "valgrind", "--quiet", "--fair-sched=yes", "--num-callers=25", "--leak-check=full",
+    "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite",
+)  # fmt: skip
+
+
 class Ovs:
     """Use as a context manager, or call close()."""
 
@@ -129,7 +137,11 @@ class Ovs:
 
     def _daemon(self, program: Path, *argv: str | Path) -> subprocess.Popen[Any]:
         log = self.dir / f"{program.name}.log"
+        checker: list[str] = []
+        if program == self.programs.vswitchd and os.environ.get("ACDC_MEMCHECK"):
+            checker = [*MEMCHECK, f"--log-file={self.dir}/memcheck.%p"]
         return self.ns.popen(
+            *checker,
             program,
             *argv,
             f"--unixctl={self.dir / program.name}.ctl",
@@ -201,13 +213,15 @@ class Ovs:
             if daemon.poll() is None:
                 daemon.terminate()
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    daemon.wait(10)
+                    daemon.wait(60 if "ACDC_MEMCHECK" in os.environ else 10)
         for tap in self._taps:
             tap.close()
         for guest in self._guests:
             guest.close()
         self.ns.close()
+        found = "".join(file.read_text(errors="replace") for file in self.dir.glob("memcheck.*"))
         shutil.rmtree(self.dir, ignore_errors=True)
+        assert not found, found
 
     # Commands.
 
