@@ -170,14 +170,25 @@ renumber_ack(struct acdc_ctx *ctx, const struct acdc_flow *f,
     ACDC_COUNT(ctx, ACK_RENUMBERED, 1);
 }
 
+/* How far the data reaches of which 'p' says that it arrived: the ACK number or
+ * the end of a SACK block. */
+static uint32_t
+acknowledged_to(const struct acdc_pkt *p)
+{
+    return p->opt_flags & ACDC_O_SACK
+           ? acdc_pkt_sack_edge(p, p->ack, p->ack + ACDC_WINDOW_MAX) : p->ack;
+}
+
 /* An optimistic ACK (Savage et al., "TCP congestion control with a misbehaving
  * receiver", 1999): its sender wants more than its share of the path to it,
- * before it has anything, and a sender that believes it has no ACK clock. */
+ * before it has anything, and a sender that believes it has no ACK clock.  So
+ * with SACK, which opens the window as well. */
 static bool
 is_optimistic(const struct acdc_flow *f, const struct acdc_pkt *p)
 {
-    return seq_after(p->ack, f->rcv_nxt + 1)            /* A FIN counts 1. */
-           && (p->tcp_flags & ACDC_TCP_ACK)
+    return (p->tcp_flags & ACDC_TCP_ACK)
+           && seq_after(acknowledged_to(p),
+                        f->rcv_nxt + 1)                 /* A FIN counts 1. */
            && (f->state == ACDC_FLOW_ESTABLISHED
                || f->state == ACDC_FLOW_CLOSING);
 }
@@ -313,7 +324,7 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     }
     if (is_optimistic(f, p)) {
         if (may_have_more(ctx)) {
-            f->rcv_nxt = p->ack;
+            f->rcv_nxt = acknowledged_to(p);
         } else {
             ACDC_COUNT(ctx, ACK_OPTIMISTIC, 1);
             if (acdc_params_police(params)) {

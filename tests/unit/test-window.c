@@ -829,6 +829,33 @@ test_hostile_receiver(void)
         sim_done(&s);
     }
 
+    /* The same in SACK blocks, which open the window as well. */
+    for (i = 0; i < 2; i++) {
+        uint32_t edges[2];
+
+        params.police = i;
+        connect(&s, &params);
+        sim_data(&s, 0, 1448, false);
+        s.guest[1].rcv_nxt -= 1448;
+        edges[0] = s.guest[1].rcv_nxt + 1000;
+        edges[1] = s.guest[1].rcv_nxt + 1449;
+        spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
+        opt_sack(&spec, 1, edges);
+        p = sim_egress(&s, 1, packet_make(&spec));
+        is_u64(packet_count(p), 1, "SACK of what arrived, and of a FIN");
+        packet_free_list(p);
+        is_u64(sim_counter(&s, 1, ACDC_C_ACK_OPTIMISTIC), 0, "not counted");
+        edges[1]++;
+        spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
+        opt_sack(&spec, 1, edges);
+        p = sim_egress(&s, 1, packet_make(&spec));
+        is_u64(packet_count(p), !i, "an optimistic SACK %s",
+               i ? "is policed" : "passes");
+        packet_free_list(p);
+        is_u64(sim_counter(&s, 1, ACDC_C_ACK_OPTIMISTIC), 1, "counted");
+        sim_done(&s);
+    }
+
     /* An ACK of data that came in fragments is none. */
     params.police = true;
     connect(&s, &params);
