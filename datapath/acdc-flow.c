@@ -104,6 +104,21 @@ is_valid_reset(const struct acdc_ctx *ctx, const struct acdc_flow *f,
            && seq_after(p->ack, f->irs) && !seq_after(p->ack, f->rcv_nxt);
 }
 
+/* Whether the other end may take a FIN: of the guest if it is of what was
+ * followed and not acknowledged, of the peer if it is not of an outsider, see
+ * is_plausible().  Neither must have a flow forgotten that goes on. */
+static bool
+is_valid_fin(const struct acdc_ctx *ctx, const struct acdc_flow *f,
+             const struct acdc_pkt *p)
+{
+    uint32_t end = p->seq + p->payload + 1;
+
+    if (ctx->dir == ACDC_INGRESS) {
+        return end - f->rcv_nxt + ACDC_PLAUSIBLE < 2u * ACDC_PLAUSIBLE;
+    }
+    return seq_after(end, f->snd_una) && !seq_after(end, f->snd_nxt);
+}
+
 void
 acdc_flow_do_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
                       const struct acdc_pkt *p)
@@ -120,7 +135,7 @@ acdc_flow_do_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
         uint32_t *fin = egress ? &f->fin_guest : &f->fin_peer;
         uint32_t end = p->seq + p->payload;
 
-        if (p->tcp_flags & ACDC_TCP_FIN) {
+        if ((p->tcp_flags & ACDC_TCP_FIN) && is_valid_fin(ctx, f, p)) {
             *fin = end + 1;
             f->flags |= flag;
             if (state == ACDC_FLOW_ESTABLISHED) {

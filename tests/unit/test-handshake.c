@@ -617,6 +617,39 @@ state(const struct sim *s, int side)
     return fi.state;
 }
 
+/* A FIN that the other end cannot take closes nothing: of a guest that wants to
+ * be forgotten (0) or of an outsider (1), with the true one of the other. */
+static void
+test_far_fin(int liar)
+{
+    static const uint32_t far[] = { 0x20000000, 0x80000000, 0xe0000000 };
+    struct tcp_spec spec;
+    struct packet *p;
+    struct sim s;
+    unsigned int i;
+
+    for (i = 0; i < sizeof far / sizeof *far; i++) {
+        sim_init(&s, NULL, NULL);
+        sim_connect(&s);
+        spec = sim_spec(&s, liar, ACDC_TCP_ACK | ACDC_TCP_FIN, 0);
+        spec.seq += far[i];
+        p = packet_make(&spec);
+        packet_free_list(liar ? sim_ingress(&s, 0, p) : sim_egress(&s, 0, p));
+        spec = sim_spec(&s, !liar, ACDC_TCP_ACK | ACDC_TCP_FIN, 0);
+        p = packet_make(&spec);
+        packet_free_list(liar ? sim_egress(&s, 0, p) : sim_ingress(&s, 0, p));
+        s.guest[!liar].snd_nxt++;
+        s.guest[liar].rcv_nxt++;
+        spec = sim_spec(&s, liar, ACDC_TCP_ACK, 0);
+        p = packet_make(&spec);
+        packet_free_list(liar ? sim_ingress(&s, 0, p) : sim_egress(&s, 0, p));
+        is_u64(state(&s, 0), ACDC_FLOW_CLOSING,
+               "a FIN of %s at +%#x: half closed",
+               liar ? "an outsider" : "the guest", far[i]);
+        sim_done(&s);
+    }
+}
+
 /* A FIN of a packet that was corrupt: the guest does not take it, and its
  * peer goes on. */
 static void
@@ -790,6 +823,8 @@ main(void)
     }
     test_reuse();
     test_corrupt_fin();
+    test_far_fin(0);
+    test_far_fin(1);
     test_guest_resets();
     test_syn_knob();
     test_corrupt();
