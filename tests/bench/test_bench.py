@@ -24,6 +24,33 @@ def bench(name: str, *options: str) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.parametrize(
+    ("line", "value", "allowed"),
+    [
+        ("bench/control --flows 0", "'0'", "1 to 8388608"),
+        ("bench/dpdk --flows 10,x", "'x'", "1 to 8388608"),
+        ("bench/dpdk --pmds 3", "'3'", "1,2"),
+        ("bench/engine --batches 33", "'33'", "1 to 32"),
+        ("bench/kernel --traffic all", "'all'", "ack,data,mix"),
+        ("bench/vhost --tso yes", "'yes'", "on,off"),
+        ("lab/report --jobs 0", "'0'", "1 to 1000"),
+        ("lab/report --only nothing", "nothing", "stacks, stacks9000"),
+        ("qemu/run concurrency --seconds nan", "'nan'", "1 to 1e+06"),
+        ("soak --per-round 0", "'0'", "1 to 10000000"),
+        ("soak --connections 0 --gigabytes 0", "0", "nothing to do"),
+    ],
+)
+def test_refused(line: str, value: str, allowed: str) -> None:
+    command, *options = line.split()
+    done = subprocess.run(
+        [BENCH.parent / command, *options], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2, done.stderr
+    said = done.stderr.splitlines()[-1]
+    assert value in said
+    assert allowed in said
+
+
 @pytest.mark.parametrize("picks", ["uniform", "zipf"])
 def test_engine(picks: str) -> None:
     result = bench(
