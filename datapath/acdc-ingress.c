@@ -410,7 +410,7 @@ finish_fack(struct acdc_ctx *ctx, struct acdc_flow *f,
 }
 
 /* How far the data to the guest reaches.  Not by a packet that is corrupt or
- * of somebody else: the guest will drop it. */
+ * of somebody else, who would get anywhere by steps: the guest will drop it. */
 static void
 note_data(struct acdc_flow *f, const struct acdc_pkt *p)
 {
@@ -418,7 +418,8 @@ note_data(struct acdc_flow *f, const struct acdc_pkt *p)
 
     if ((p->payload || (p->tcp_flags & ACDC_TCP_FIN))
         && seq_after(end, f->rcv_nxt)
-        && !seq_after(p->seq, f->rcv_nxt + ACDC_PLAUSIBLE)) {
+        && !seq_after(p->seq, f->rcv_nxt + ACDC_PLAUSIBLE)
+        && (!(f->flags & ACDC_F_LAW) || is_near(f, p))) {
         f->rcv_nxt = end;
     }
 }

@@ -436,6 +436,35 @@ test_far_data(void)
     sim_done(&s);
 }
 
+/* Data of an outsider, who does not know the numbers, in steps small enough to
+ * be believed one by one. */
+static void
+test_walk(void)
+{
+    struct acdc_params params = acdc_params_default;
+    struct acdc_flow_info fi;
+    struct tcp_spec spec;
+    struct sim s;
+    uint32_t i;
+
+    params.police = true;
+    sim_init(&s, &params, NULL);
+    sim_connect(&s);
+    for (i = 0; i < 0x90; i++) {
+        spec = sim_spec(&s, 1, ACDC_TCP_ACK, 1);
+        spec.seq += i << 24;
+        spec.ack += 0x12345678;
+        packet_free_list(sim_ingress(&s, 0, packet_make(&spec)));
+    }
+    sim_data(&s, 0, 1448, true);
+    is_u64(sim_counter(&s, 0, ACDC_C_ACK_OPTIMISTIC), 0,
+           "after an outsider's data the guest's ACKs are no optimistic ones");
+    packet_free_list(sim_ack(&s, 1));
+    sim_info(&s, 0, &fi);
+    is_u64(fi.fb_ce, 1448, "and the peer's report is believed");
+    sim_done(&s);
+}
+
 /* A receiver that repeats its ACKs. */
 static void
 test_duplicate_acks(bool sack)
@@ -550,6 +579,7 @@ main(void)
     test_spoofing();
     test_forged_syn();
     test_far_data();
+    test_walk();
     test_duplicate_acks(false);
     test_duplicate_acks(true);
     test_window_scale();
