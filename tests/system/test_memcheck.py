@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""ovs-vswitchd under valgrind's memcheck, briefly: what it finds fails the test.
+With ACDC_MEMCHECK=1 any of these tests run so."""
+
+from __future__ import annotations
+
+import pytest
+
+from acdc_testlib.ovs import Ovs, datapath_type
+from acdc_testlib.traffic import Transfer
+from acdc_testlib.wire import tenant_counters
+
+MB = 1 << 20
+
+
+@pytest.mark.skipif(datapath_type() != "netdev", reason="the engine is in the kernel")
+def test_life_of_flows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACDC_MEMCHECK", "1")
+    with Ovs() as ovs:
+        ovs.add_bridge("br0")
+        ovs.tenant("blue")
+        names = ("vnet1", "vnet2")
+        a, b = (
+            ovs.add_guest("br0", name, f"10.0.0.{i}/24", f"fd00::{i}/64")
+            for i, name in enumerate(names, 1)
+        )
+        for name in names:
+            ovs.bind(name, "blue")
+        for beta in (1, 0.5):
+            ovs.tenant("blue", beta=beta, police="true")
+            transfers = [
+                Transfer(a, b, "10.0.0.2", port=5001, size=2 * MB),
+                Transfer(b, a, "fd00::1", port=5002, size=2 * MB),
+            ]
+            assert "10.0.0.2" in ovs.appctl("acdc/dump-flows")
+            for transfer in transfers:
+                transfer.finish()
+        ovs.appctl("acdc/show")
+        ovs.bind("vnet1", None)
+        ovs.appctl("acdc/flush")
+        assert tenant_counters(ovs, "blue")["flows_capable"] == 8
+        ovs.restart_vswitchd()
