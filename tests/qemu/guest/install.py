@@ -104,10 +104,12 @@ def main() -> None:
     test = Test()
     say(f"Open vSwitch runs on {os.uname().release}")
     test.check_stock()
+    system_id = run("ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids:system-id")
     timed(DKMS, "install", "--reload")
     test.check_patched()
     timed(DKMS, "uninstall", "--reload")
     test.check_stock()
+    assert run("ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids:system-id") == system_id
     assert not PATCHED.exists()
     assert "nothing" in run(DKMS, "status")
     run(OVS_CTL, "stop")
