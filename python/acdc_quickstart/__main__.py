@@ -50,7 +50,9 @@ def _rate(text: str) -> int:
         raise argparse.ArgumentTypeError(f"'{text}': want a rate as 100mbit")
     rate = int(float(found[1]) * {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[found[2]])
     if not 1_000_000 <= rate <= 1_000_000_000:
-        raise argparse.ArgumentTypeError("want 1mbit to 1gbit: the userspace datapath does it all")
+        raise argparse.ArgumentTypeError(
+            f"'{text}': want 1mbit to 1gbit: the userspace datapath does it all"
+        )
     return rate
 
 
