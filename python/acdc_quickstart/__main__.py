@@ -235,7 +235,9 @@ def main() -> int:
     parser = arguments()
     args = parser.parse_args()
     if args.stacks is not None and len(args.stacks) < (2 if "beta" in args.phases else 1):
-        parser.error("--stacks: two flows at the least, or no beta phase")
+        parser.error(
+            f"--stacks: '{','.join(args.stacks)}': want two flows at the least, or no beta phase"
+        )
     if os.geteuid() != 0:
         command = shlex.join(["sudo", "utilities/acdc-quickstart", *sys.argv[1:]])
         print(f"acdc-quickstart: run it as root: {command}", file=sys.stderr)
