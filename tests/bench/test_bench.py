@@ -36,6 +36,7 @@ def bench(name: str, *options: str) -> dict[str, Any]:
         ("lab/report --jobs 0", "'0'", "1 to 1000"),
         ("lab/report --only nothing", "nothing", "stacks, stacks9000"),
         ("qemu/run concurrency --seconds nan", "'nan'", "1 to 1e+06"),
+        ("diff/run --pairs 0", "'0'", "1 to 100"),
         ("soak --per-round 0", "'0'", "1 to 10000000"),
         ("soak --connections 0 --gigabytes 0", "0", "nothing to do"),
     ],
