@@ -59,6 +59,8 @@ class Queue:
     delay: float = 0
     """Seconds that each packet waits here, for want of a longer cable (netem;
     with it there is no marking)."""
+    jitter: float = 0
+    """Seconds by which that is longer or shorter, at random; packets stay in order."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,9 @@ def queue_lines(device: str, queue: Queue) -> list[str]:
     leaf = f"qdisc add dev {device} parent 1:1 handle 10:"
     if queue.delay:
         leaf += f" netem limit 100000 delay {queue.delay * 1e6:g}us"
+        if queue.jitter:
+            # With a rate, which here is too high to matter, netem keeps the order.
+            leaf += f" {queue.jitter * 1e6:g}us rate {10 * queue.rate}bit"
     elif queue.k:
         # A step at K.  The shortest average that tc accepts: half of it is
         # the present.  The bandwidth, by which it ages while the queue is

@@ -40,6 +40,7 @@ def refusal(line: str) -> str:
         ("dumbbell --delay nan", "'nan'", "0 to 1e+06"),
         ("dumbbell --delay -1", "'-1'", "0 to 1e+06"),
         ("dumbbell --spread 41", "41", "40"),
+        ("dumbbell --jitter 21", "21", "20"),
         ("dumbbell --buffer 1000", "1000", "1514"),
         ("dumbbell --mark -1", "'-1'", "0 to 1000000000"),
         ("fct --load 0", "'0'", "0.01 to 1"),

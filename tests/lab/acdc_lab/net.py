@@ -116,7 +116,8 @@ class LabTopo(Topo):
     def _guest_queue(self, host: Host) -> am.Queue:
         delay = self.options.delay if host.delay is None else host.delay
         # Its sockets limit what waits here, not this queue.
-        return self._queue(marks=False, delay=delay, limit=100_000 * self.options.mtu)
+        more = {"delay": delay, "jitter": self.options.jitter}
+        return self._queue(marks=False, limit=100_000 * self.options.mtu, **more)
 
 
 def address(options: Options, index: int) -> str:

@@ -30,6 +30,7 @@ class Options:
     seed: int = 1
     delay: float = 20e-6  # s, one way, at each guest's link
     spread: float = 0  # s, by which the senders' delays differ, evenly around 'delay'
+    jitter: float = 0  # s, by which each packet's delay differs, either way
     buffer: int = 2_000_000  # bytes, of each switch port
     mark: int = 65 * 1514  # K in bytes; 0: no marking
     offload: bool = False  # TSO, GSO and GRO on
