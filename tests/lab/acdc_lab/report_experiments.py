@@ -213,7 +213,7 @@ EXPERIMENTS = [
             RETRANSMITS,
         ],
         seconds=9,
-        note="The longest is a whole step where a flow did not get within 5 % at all. Shares wander around the fair one: packets that come in trains are marked less than those that overlap with them. With jitter of 2 us on the guests' links native DCTCP has it as much.",
+        note="The longest is a whole step where a flow did not get within 5 % at all. Shares wander around the fair one: packets that come in trains are marked less than those that overlap with them.",
     ),
     *(incast(count) for count in (16, 32, 47, 100)),
     Experiment(
