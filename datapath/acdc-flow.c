@@ -114,7 +114,7 @@ is_valid_fin(const struct acdc_ctx *ctx, const struct acdc_flow *f,
     uint32_t end = p->seq + p->payload + 1;
 
     if (ctx->dir == ACDC_INGRESS) {
-        return end - f->rcv_nxt + ACDC_PLAUSIBLE < 2u * ACDC_PLAUSIBLE;
+        return seq_plausible(end, f->rcv_nxt);
     }
     return seq_after(end, f->snd_una) && !seq_after(end, f->snd_nxt);
 }

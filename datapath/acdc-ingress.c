@@ -84,8 +84,7 @@ is_valid_ack(const struct acdc_flow *f, const struct acdc_pkt *p)
 static bool
 is_plausible(const struct acdc_flow *f, const struct acdc_pkt *p)
 {
-    return p->seq - f->rcv_nxt + ACDC_PLAUSIBLE < 2u * ACDC_PLAUSIBLE
-           && is_valid_ack(f, p);
+    return seq_plausible(p->seq, f->rcv_nxt) && is_valid_ack(f, p);
 }
 
 /* What a report adds to the one before.  False: nothing to be believed, and

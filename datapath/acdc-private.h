@@ -234,6 +234,13 @@ elapsed_ms(uint32_t now_ms, uint32_t since_ms)
     return elapsed < (uint32_t) -ACDC_CLOCK_SKEW_MS ? elapsed : 0;
 }
 
+/* Whether 'seq' is less than 16 MB from 'now', where the connection is. */
+static inline bool
+seq_plausible(uint32_t seq, uint32_t now)
+{
+    return seq - now + ACDC_PLAUSIBLE < 2u * ACDC_PLAUSIBLE;
+}
+
 static inline void
 acdc_count(struct acdc_ctx *ctx, unsigned int counter, uint32_t n)
 {

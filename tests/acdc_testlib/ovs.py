@@ -213,7 +213,7 @@ class Ovs:
             if daemon.poll() is None:
                 daemon.terminate()
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    daemon.wait(60 if "ACDC_MEMCHECK" in os.environ else 10)
+                    daemon.wait(60 if os.environ.get("ACDC_MEMCHECK") else 10)
         for tap in self._taps:
             tap.close()
         for guest in self._guests:

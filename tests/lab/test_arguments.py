@@ -12,15 +12,9 @@ from pathlib import Path
 import pytest
 from acdc_lab.report_experiments import EXPERIMENTS
 
+from acdc_testlib.arguments import refusal
+
 RUN = Path(__file__).resolve().parent / "run"
-
-
-def refusal(line: str) -> str:
-    """What it says to arguments that it does not take."""
-    done = subprocess.run([RUN, *shlex.split(line)], capture_output=True, text=True)
-    assert done.returncode == 2, done.stderr
-    last: str = done.stderr.splitlines()[-1]
-    return last
 
 
 @pytest.mark.parametrize(
@@ -60,7 +54,7 @@ def refusal(line: str) -> str:
     ],
 )
 def test_refused(line: str, value: str, allowed: str) -> None:
-    said = refusal(line)
+    said = refusal([RUN, *shlex.split(line)])
     assert value in said
     assert allowed in said
 

@@ -617,32 +617,35 @@ state(const struct sim *s, int side)
     return fi.state;
 }
 
+/* One packet without data, 'seq' further, past the vSwitch of guest 0. */
+static void
+pass(struct sim *s, int from, uint8_t flags, uint32_t seq)
+{
+    struct tcp_spec spec = sim_spec(s, from, flags, 0);
+    struct packet *p;
+
+    spec.seq += seq;
+    p = packet_make(&spec);
+    packet_free_list(from ? sim_ingress(s, 0, p) : sim_egress(s, 0, p));
+}
+
 /* A FIN that the other end cannot take closes nothing: of a guest that wants to
  * be forgotten (0) or of an outsider (1), with the true one of the other. */
 static void
 test_far_fin(int liar)
 {
     static const uint32_t far[] = { 0x20000000, 0x80000000, 0xe0000000 };
-    struct tcp_spec spec;
-    struct packet *p;
     struct sim s;
     unsigned int i;
 
     for (i = 0; i < sizeof far / sizeof *far; i++) {
         sim_init(&s, NULL, NULL);
         sim_connect(&s);
-        spec = sim_spec(&s, liar, ACDC_TCP_ACK | ACDC_TCP_FIN, 0);
-        spec.seq += far[i];
-        p = packet_make(&spec);
-        packet_free_list(liar ? sim_ingress(&s, 0, p) : sim_egress(&s, 0, p));
-        spec = sim_spec(&s, !liar, ACDC_TCP_ACK | ACDC_TCP_FIN, 0);
-        p = packet_make(&spec);
-        packet_free_list(liar ? sim_egress(&s, 0, p) : sim_ingress(&s, 0, p));
+        pass(&s, liar, ACDC_TCP_ACK | ACDC_TCP_FIN, far[i]);
+        pass(&s, !liar, ACDC_TCP_ACK | ACDC_TCP_FIN, 0);
         s.guest[!liar].snd_nxt++;
         s.guest[liar].rcv_nxt++;
-        spec = sim_spec(&s, liar, ACDC_TCP_ACK, 0);
-        p = packet_make(&spec);
-        packet_free_list(liar ? sim_ingress(&s, 0, p) : sim_egress(&s, 0, p));
+        pass(&s, liar, ACDC_TCP_ACK, 0);
         is_u64(state(&s, 0), ACDC_FLOW_CLOSING,
                "a FIN of %s at +%#x: half closed",
                liar ? "an outsider" : "the guest", far[i]);
@@ -667,8 +670,7 @@ test_corrupt_fin(void)
     is_u64(state(&s, 0), ACDC_FLOW_CLOSING, "the data again, without it");
     sim_data(&s, 1, 100, false);
     is_u64(state(&s, 0), ACDC_FLOW_ESTABLISHED, "more data");
-    spec = sim_spec(&s, 0, ACDC_TCP_ACK | ACDC_TCP_FIN, 0);
-    packet_free_list(sim_egress(&s, 0, packet_make(&spec)));
+    pass(&s, 0, ACDC_TCP_ACK | ACDC_TCP_FIN, 0);
     s.guest[0].snd_nxt++;
     s.guest[1].rcv_nxt++;
     packet_free(sim_ack(&s, 1));

@@ -1034,6 +1034,23 @@ leaves_with(struct sim *s, uint8_t flags, uint32_t seq)
     return found;
 }
 
+static void
+send_ten(struct sim *s)
+{
+    int i;
+
+    for (i = 0; i < 10; i++) {
+        sim_data(s, 0, 1448, false);
+    }
+}
+
+/* Guest 1 acknowledges what it has: where the window of guest 0 then ends. */
+static uint32_t
+told_edge(struct sim *s)
+{
+    return s->guest[1].rcv_nxt + ((uint32_t) sim_ack_window(s, 1) << 7);
+}
+
 /* A guest whose window was made smaller than what it had sent puts the end of
  * that window in its ACKs. */
 static void
@@ -1042,19 +1059,16 @@ test_renumbering(void)
     struct acdc_params params = acdc_params_default;
     uint32_t una, edge;
     struct sim s;
-    int i;
 
     connect(&s, &params);
     una = s.guest[0].snd_nxt;
-    for (i = 0; i < 10; i++) {
-        sim_data(&s, 0, 1448, false);
-    }
+    send_ten(&s);
     is_u64(leaves_with(&s, ACDC_TCP_ACK, una + 100), una + 100,
            "not before any window was made smaller");
     params.max_window = 3 * 1448;
     sim_policy(&s, 0, &params);
     s.guest[1].rcv_nxt = una + 1448;
-    edge = una + 1448 + ((uint32_t) sim_ack_window(&s, 1) << 7);
+    edge = told_edge(&s);
     ok(edge - s.guest[0].snd_nxt > 0x80000000, "it has sent more");
 
     is_u64(leaves_with(&s, ACDC_TCP_ACK, edge), s.guest[0].snd_nxt,
@@ -1088,9 +1102,7 @@ test_renumbering(void)
     /* A window that the peer made smaller itself. */
     connect(&s, NULL);
     una = s.guest[0].snd_nxt;
-    for (i = 0; i < 10; i++) {
-        sim_data(&s, 0, 1448, false);
-    }
+    send_ten(&s);
     s.guest[1].window = 10;
     s.guest[1].rcv_nxt = una + 1448;
     is_u64(sim_ack_window(&s, 1), 10, "the peer's window");
@@ -1107,23 +1119,20 @@ test_both_ways(void)
     struct acdc_params params = acdc_params_default;
     uint32_t una, edge;
     struct sim s;
-    int i;
 
     connect(&s, &params);
     una = s.guest[0].snd_nxt;
     sim_data(&s, 1, 1448, false);
-    for (i = 0; i < 10; i++) {
-        sim_data(&s, 0, 1448, false);
-    }
+    send_ten(&s);
     params.max_window = 3 * 1448;
     sim_policy(&s, 0, &params);
     s.guest[1].rcv_nxt = una + 1448;
-    edge = una + 1448 + ((uint32_t) sim_ack_window(&s, 1) << 7);
+    edge = told_edge(&s);
     is_u64(edge, una + 1448 + ((3 * 1448 + 127) >> 7 << 7),
            "data in turn: the law's window");
     sim_data(&s, 1, 1448, false);
     s.guest[1].rcv_nxt = una + 2 * 1448;
-    edge = una + 2 * 1448 + ((uint32_t) sim_ack_window(&s, 1) << 7);
+    edge = told_edge(&s);
     ok(edge - s.guest[0].snd_nxt < 128,
        "data at once: what is in flight and nothing new");
     s.guest[1].rcv_nxt = una + 8 * 1448;
