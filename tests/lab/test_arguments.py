@@ -44,6 +44,8 @@ RUN = Path(__file__).resolve().parent / "run"
         ("dumbbell --stack cubic,", "''", "paper"),
         ("dumbbell --seconds 1 --restart 1", "1", "less than --seconds"),
         ("dumbbell --json /nowhere/out.json", "'/nowhere/out.json'", "directory"),
+        ("dumbbell --sysctl kernel.panic=1", "'kernel.panic=1'", "net.ipv4.tcp_tso_win_divisor"),
+        ("dumbbell --sysctl net.ipv4.tcp_sack", "'net.ipv4.tcp_sack'", "KEY=VALUE"),
         ("dumbbell --acdc --tenant beta", "'beta'", "KEY=VALUE"),
         ("dumbbell --acdc --tenant betta=1", "'betta=1'", "algorithm, beta"),
         ("dumbbell --acdc --tenant name=red", "'name=red'", "algorithm, beta"),
@@ -72,9 +74,11 @@ def test_the_report_s_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("--tenant beta=7", "beta=7: ovs-vsctl: constraint violation"),
         ("--rule '10 remote=nowhere beta=1'", "remote must be an IPv4 or IPv6 address"),
+        ("--sysctl net.ipv4.nope=1", "net.ipv4.nope=1: No such file"),
+        ("--sysctl net.ipv4.tcp_sack=x", "net.ipv4.tcp_sack=x: Invalid argument"),
     ],
 )
-def test_what_only_open_vswitch_knows(line: str, said: str) -> None:
+def test_what_only_the_lab_knows(line: str, said: str) -> None:
     done = subprocess.run(
         [RUN, "dumbbell", "--acdc", "--flows", "1", "--seconds", "0.01", *shlex.split(line)],
         capture_output=True, text=True,

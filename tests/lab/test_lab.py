@@ -145,6 +145,13 @@ def test_data_both_ways(lab: Any) -> None:
     assert max(results.longest_pause(f) for f in result["flows"] if f["kind"] == "bulk") < 0.1
 
 
+def test_sysctls_of_the_guests(lab: Any) -> None:
+    """Without window scaling 64 KB a round trip are all there is."""
+    line = "dumbbell --plain --flows 1 --seconds 0.1"
+    unscaled = lab(f"{line} --sysctl net.ipv4.tcp_window_scaling=0")
+    assert unscaled["goodput_mbps"] < 0.8 * lab(line)["goodput_mbps"]
+
+
 def test_flows_outlive_a_restart_of_ovs_vswitchd(lab: Any) -> None:
     line = "dumbbell --flows 3 --seconds 0.6 --restart 0.3"
     plain = lab(f"{line} --stack dctcp --plain")

@@ -154,8 +154,20 @@ class Network:
         self.hypervisors: list[am.Ovs] = self.mn.hypervisors
 
     def start(self) -> None:
-        """Open vSwitch, and the bridges in it."""
+        """Open vSwitch, the bridges in it, and the guests' own settings."""
         self.mn.start()
+        for name in self.hosts if self.options.sysctl else ():
+            with self.inside(name):
+                self._set_sysctls()
+
+    def _set_sysctls(self) -> None:
+        """Of the namespace that this thread is in: those of the whole machine are not to be
+        seen there."""
+        for key, value in self.options.sysctl.items():
+            try:
+                Path("/proc/sys", *key.split(".")).write_text(value)
+            except OSError as error:
+                raise CommandError(f"--sysctl {key}={value}: {error.strerror}") from None
 
     def bind(self, tenants: dict[str, str]) -> None:
         """The guests of 'tenants', by their names, to their tenants."""

@@ -39,6 +39,7 @@ class Options:
     rto_min: float = 0.01  # s; 0: the stack's own
     tenant: dict[str, str] = dataclasses.field(default_factory=dict)
     rules: list[str] = dataclasses.field(default_factory=list)
+    sysctl: dict[str, str] = dataclasses.field(default_factory=dict)  # of each guest
     load: float = 0.5
     sizes: str = "websearch"
     datapath: str = "system"
