@@ -74,7 +74,7 @@ def incast(count: int) -> Experiment:
             Figure("segments sent again", f.tcp("retransmits"), at_most(1, "dctcp")),
             Figure("retransmission timeouts", f.tcp("timeouts"), at_most(1, "dctcp")),
         ],
-        seconds=2,
+        seconds=4,
         cost=1.5,
         note="From 47 on all are at the floor of 2 segments: 2896 bytes, in steps of 128 are 2944, so a"
         " third, small segment is under way with them. Less than 2 segments would wait for the far"
@@ -197,7 +197,7 @@ EXPERIMENTS = [
             Figure("normalised RMS error", f.track_error, at_most(0.05), digits=4),
             Figure("mean window, of the guests'", f.track_bias, digits=4),
         ],
-        seconds=1,
+        seconds=4,
         cost=1.5,
         note="A guest glides down over a round trip (PRR) and cuts by whole segments, rounded down; the engine cuts at once, to the byte. Cutting by whole segments turned a bias of -7 % into +5 % and left the error at 11 %.",
     ),
@@ -242,7 +242,7 @@ EXPERIMENTS = [
             Figure("SYNs that come through", f.connect_probability, at_least(1), digits=3),
             Figure("RTT p50, us", f.rtt("p50"), at_most(1, "dctcp"), only=("acdc",)),
         ],
-        seconds=2,
+        seconds=4,
         cost=1.2,
         note="2.6 Mbit/s is the commit's, over its own (longer) time; native DCTCP, here over the same time, is further from it.",
     ),
@@ -298,7 +298,7 @@ EXPERIMENTS = [
             Figure("RTT p50, us", f.rtt("p50")),
             RETRANSMITS,
         ],
-        seconds=2,
+        seconds=4,
         note="By tcp_info the guest has 18.7 segments in flight in the mean (18.2 beside another flow), of 20 that the window of 29056 bytes has room for: it sends several at a time and waits while they do not fit. align-mss does not help: of the window 896 bytes remain then.",
     ),
     Experiment(
@@ -324,7 +324,7 @@ EXPERIMENTS = [
             Figure("packets policed", f.counter("policed_packets"), at_most(0), only=("obeys",)),
             Figure("segments sent again", f.tcp("retransmits"), at_most(0), only=("obeys",)),
         ],
-        seconds=2,
+        seconds=4,
     ),
     *(fct(sizes, load) for sizes in ("websearch", "datamining") for load in (0.3, 0.5, 0.8)),
     transfers(
@@ -351,7 +351,7 @@ EXPERIMENTS = [
             RETRANSMITS,
             TIMEOUTS,
         ],
-        seconds=2,
+        seconds=4,
         cost=3,
         note="How flows over three bottlenecks and over one share them differs much from seed to seed, with DCTCP more than with AC/DC.",
     ),
@@ -390,7 +390,7 @@ EXPERIMENTS = [
             Figure("segments sent again", f.tcp("retransmits")),
             Figure("retransmission timeouts", f.tcp("timeouts")),
         ],
-        seconds=2,
+        seconds=4,
         note="A marking switch drops at K what is not ECT, so AC/DC comes to all hosts of a queue or to none. Without marking, AC/DC knows loss alone.",
     ),
     Experiment(
@@ -417,7 +417,7 @@ EXPERIMENTS = [
         "AC/DC works on segments before the NIC splits them.",
         against("incast --flows 16", more="--offload"),
         incast(16).figures,
-        seconds=2,
+        seconds=4,
         cost=0.6,
     ),
     Experiment(
