@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 from acdc_lab import report_figures as figures
-from acdc_lab import results
+from acdc_lab import report_page, results
 from acdc_lab.report_experiments import EXPERIMENTS
 from acdc_lab.report_figures import at_least, at_most
+from acdc_lab.report_page import Section
 from acdc_lab.scenarios import CAP, SCENARIOS, Options
 from test_lab import counters, lab  # noqa: F401  (a fixture)
+
+from acdc_testlib.arguments import refusal
 
 SIZES = Path(__file__).resolve().parent / "sizes"
 Result = dict[str, Any]
@@ -81,6 +84,21 @@ def test_a_report_without_runs(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "no runs of this code" in done.stderr
     assert not (tmp_path / "index.html").exists()
+
+
+def test_a_page_that_is_there_keeps_its_other_experiments() -> None:
+    there = {
+        "spread": Section("5 flows <>", 7, 3, '<h2 id="spread">5 flows</h2>\n<p>f1</p>'),
+        "cap": Section("max_window", 2, 0, '<h2 id="cap">max_window</h2>\n<p>f2</p>'),
+    }
+    page = report_page.page(there, ["incast-curves.png"])
+    assert "9 of 12 targets met" in page
+    assert report_page.sections(page) == there
+
+
+def test_a_page_in_no_directory() -> None:
+    said = refusal([SIZES.parent / "report", "--onto", "/nowhere"])
+    assert "'/nowhere'" in said
 
 
 def test_targets() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import re
 import statistics
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,6 +21,10 @@ th:first-child, td:first-child, td.text { text-align: left; }
 .met { background: #dfd; } .missed { background: #fdd; }
 small { color: #666; } img { max-width: 100%; } code { font-size: 90%; }
 """
+# A row of the page's table of experiments.
+SUMMARY = re.compile(
+    r'<tr><td><a href="#(\S+)">(.*)</a></td>\n<td>(\d+)</td><td class="\w+">(\d+)</td></tr>'
+)
 
 
 @dataclasses.dataclass
@@ -40,6 +45,16 @@ class Judged:
         """The median over seeds."""
         found = self.values(figure, run) if comparable(self.experiment, figure, run) else []
         return statistics.median(found) if found else None
+
+
+@dataclasses.dataclass
+class Section:
+    """Of the page: one experiment."""
+
+    title: str
+    met: int
+    missed: int
+    text: str
 
 
 def is_acdc(experiment: Experiment, run: str) -> bool:
@@ -85,7 +100,13 @@ def judge(judged: Judged) -> None:
                 judged.missed.append(f"{run}: {figure.name} {value:.{figure.digits}f}")
 
 
-def section(judged: Judged) -> Iterable[str]:
+def section(judged: Judged, about: dict[str, str]) -> Section:
+    """'about': how it was made."""
+    text = "\n".join(lines(judged, about))
+    return Section(judged.experiment.title, judged.met, len(judged.missed), text)
+
+
+def lines(judged: Judged, about: dict[str, str]) -> Iterable[str]:
     experiment = judged.experiment
     runs = [run for run in experiment.runs if judged.results.get(run)]
     yield f'<h2 id="{experiment.name}">{html.escape(experiment.title)}</h2>'
@@ -110,31 +131,41 @@ def section(judged: Judged) -> Iterable[str]:
         yield f"<small>{html.escape(run)}: <code>tests/lab/run {html.escape(experiment.runs[run])}"
         yield f" --seconds {' or '.join(f'{value:g}' for value in seconds)}</code>,"
         yield f" seed {', '.join(map(str, sorted(found)))}</small><br>"
-    yield "</p>"
+    made = "; ".join(f"{key}: {html.escape(text)}" for key, text in about.items())
+    yield f"<small>{made}</small></p>"
 
 
-def page(all_judged: list[Judged], about: dict[str, str], pictures: list[Path]) -> str:
-    met = sum(judged.met for judged in all_judged)
-    missed = sum(len(judged.missed) for judged in all_judged)
-    lines = [
+def sections(page: str) -> dict[str, Section]:
+    """Those of a page that was written before, by their experiments."""
+    found = {}
+    for name, title, met, missed in SUMMARY.findall(page):
+        text = re.search(rf'<h2 id="{re.escape(name)}">.*?(?=\n<h2 |\n</body>)', page, re.DOTALL)
+        if not text:
+            raise ValueError(f"no section {name}")
+        found[name] = Section(html.unescape(title), int(met), int(missed), text[0])
+    return found
+
+
+def page(shown: dict[str, Section], pictures: list[str]) -> str:
+    """Of experiments by their names, in this order."""
+    met = sum(section.met for section in shown.values())
+    missed = sum(section.missed for section in shown.values())
+    text = [
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">',
         "<!-- SPDX-License-Identifier: Apache-2.0 -->",
         f"<title>AC/DC: experiments</title><style>{STYLE}</style></head><body>",
         "<h1>AC/DC against plain Open vSwitch and native DCTCP</h1>",
         "<p>Real TCP stacks over the patched kernel datapath, in virtual time. Medians over seeds,"
         " least and largest beside them. Green: the target is met; red: it is not. Runs with a"
-        " parameter that is off by default (other_config) are coloured, too, but not counted.</p><p>",
-        "<br>".join(f"{html.escape(key)}: {html.escape(text)}" for key, text in about.items()),
-        f"</p><p><b>{met} of {met + missed} targets met.</b></p>",
+        " parameter that is off by default (other_config) are coloured, too, but not counted.</p>",
+        f"<p><b>{met} of {met + missed} targets met.</b></p>",
         "<table><tr><th>Experiment</th><th>Met</th><th>Missed</th></tr>",
     ]
-    for judged in all_judged:
-        name = judged.experiment.name
-        lines.append(f'<tr><td><a href="#{name}">{html.escape(judged.experiment.title)}</a></td>')
-        kind = "missed" if judged.missed else "met"
-        lines.append(f'<td>{judged.met}</td><td class="{kind}">{len(judged.missed)}</td></tr>')
-    lines.append("</table>")
-    lines += [f'<p><img src="{path.name}" alt="{path.stem}"></p>' for path in pictures]
-    for judged in all_judged:
-        lines += section(judged)
-    return "\n".join([*lines, "</body></html>"]) + "\n"
+    for name, section in shown.items():
+        kind = "missed" if section.missed else "met"
+        text.append(f'<tr><td><a href="#{name}">{html.escape(section.title)}</a></td>')
+        text.append(f'<td>{section.met}</td><td class="{kind}">{section.missed}</td></tr>')
+    text.append("</table>")
+    text += [f'<p><img src="{name}" alt="{name.removesuffix(".png")}"></p>' for name in pictures]
+    text += [section.text for section in shown.values()]
+    return "\n".join([*text, "</body></html>"]) + "\n"
