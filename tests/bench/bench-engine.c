@@ -8,7 +8,8 @@
  * on connections picked with equal probability or after Zipf's law, in calls
  * of BATCH packets, and all that ROUNDS times.  Prints JSON: nanoseconds a
  * packet of every round, the cost of making packets not counted.  With
- * OPERATION only that one's calls go through measured_call(), for callgrind.
+ * OPERATION only that one's calls go through measured_call(), for callgrind,
+ * and those after it are left out.
  *
  * The packets are whole and of right lengths, their host is the least there
  * can be: memory from a heap that never gives back, in huge pages where the
@@ -460,7 +461,8 @@ main(int argc, char **argv)
         for (i = 0; i < n_picks; i++) {
             picks[i] = pick(!strcmp(argv[3], "zipf"), n_flows);
         }
-        for (op = DATA_EGRESS; op < N_OPERATIONS; op++) {
+        for (op = DATA_EGRESS; op < N_OPERATIONS && (only < 0 || op <= only);
+             op++) {
             printf("%s\"%s\": %.2f", op > DATA_EGRESS ? ", " : r ? ", {" : "{",
                    names[op],
                    run(port, (enum operation) op, conns, picks, n_picks,

@@ -63,6 +63,21 @@ def test_engine(picks: str) -> None:
     assert 128 <= cases[-1]["bytes_per_flow"] <= 256
 
 
+def test_engine_counts_cache_lines() -> None:
+    """A packet needs two or three lines of its flow, and its bucket's."""
+    result = bench(
+        *("engine", "--flows", "1000", "--batches", "32", "--picks", "uniform"),
+        *("--runs", "1", "--packets", "3200", "--no-instructions", "--misses"),
+    )
+    (case,) = result["misses"]
+    assert case["flows"] == 1000
+    lines = case["lines"]
+    assert 2 <= lines["data-egress"]["D1"] <= 4
+    assert lines["data-egress"]["D1"] + 0.5 < lines["ack-ingress"]["D1"] <= 6
+    assert lines["udp"]["D1"] < 0.5
+    assert all(of["DL"] < 0.5 for of in lines.values())
+
+
 def test_engine_refuses_what_is_no_number() -> None:
     assert "many" in refusal([BENCH / "engine", "--flows", "many"])
 
