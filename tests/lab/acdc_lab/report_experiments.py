@@ -175,7 +175,7 @@ EXPERIMENTS = [
         against("dumbbell --spread 4")
         | {"spread-cuts": f"dumbbell --spread 4 --stack cubic --acdc {SPREAD_CUTS}"},
         SHARES,
-        note="Native DCTCP misses it, too. Each flow's packets pass in trains that meet the others' in the same order again and again, and are marked where they overlap, as many of a small window as of a large one: marks a round trip are 2.1 to 2.6 (natively 3.2 to 3.4) whatever the share, so all windows are cut by the same number of segments and nothing pulls shares together. spread-cuts is meant for it. The guests' trains decide more than who computes the window (see docs/experiments).",
+        note="Native DCTCP misses it, too. Each flow's packets pass in trains that meet the others' in the same order again and again, and are marked where they overlap: by their place among the trains more than by how many they are. spread-cuts is meant for it. How long trains are is the guests' doing, and decides more than who computes the window (see docs/experiments).",
     ),
     Experiment(
         "coexist",
