@@ -93,8 +93,9 @@ cubic_grow(struct acdc_law *l, const struct acdc_law_env *e, uint32_t acked)
 
     /* Section 4.3, the Reno-friendly region: in short-RTT networks this is
      * what rules.  W_est grows by 3 * (1 - beta) / (1 + beta) = 9 / 17
-     * segments a round-trip time. */
-    reno = (uint64_t) l->cubic.w_max * BETA_NUM / BETA_DEN
+     * segments a round-trip time from where the epoch began, W_cubic(0): not
+     * from a part of W_max, which fast convergence makes less than that. */
+    reno = w_cubic(l, e->mss, 0)
            + acdc_div64(acdc_div64(t_ms * 1000 * 9 * e->mss, 17), rtt_us);
     if (target < reno) {
         target = reno;

@@ -217,8 +217,8 @@ class Law:
 
 @dataclass
 class Cubic:
-    """CUBIC (RFC 9438, W_est as in RFC 8312 section 4.2) in real numbers:
-    the window after an ACK in congestion avoidance."""
+    """CUBIC (RFC 9438; W_est does not grow faster beyond cwnd_prior, as in Linux) in
+    real numbers: the window after an ACK in congestion avoidance."""
 
     mss: int
     w_max: float
@@ -236,7 +236,7 @@ class Cubic:
         t = (now_ms - self.start_ms) / 1000
         cubic = self.C * (t + rtt - self.k) ** 3 * self.mss + self.w_max
         growth = 3 * (1 - self.beta) / (1 + self.beta)
-        reno = self.w_max * self.beta + growth * t / rtt * self.mss
+        reno = self.wnd_start + growth * t / rtt * self.mss
         return max(cubic, reno)
 
     def slope(self, now_ms: float, rtt: float) -> float:
