@@ -147,9 +147,9 @@ def test_data_both_ways(lab: Any) -> None:
 
 def test_sysctls_of_the_guests(lab: Any) -> None:
     """Without window scaling 64 KB a round trip are all there is."""
-    line = "dumbbell --plain --flows 1 --seconds 0.1"
+    line = "dumbbell --plain --flows 1 --seconds 0.1 --delay 200"
     unscaled = lab(f"{line} --sysctl net.ipv4.tcp_window_scaling=0")
-    assert unscaled["goodput_mbps"] < 0.8 * lab(line)["goodput_mbps"]
+    assert unscaled["goodput_mbps"] < 0.5 * lab(line)["goodput_mbps"]
 
 
 def test_flows_outlive_a_restart_of_ovs_vswitchd(lab: Any) -> None:
