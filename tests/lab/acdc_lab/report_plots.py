@@ -100,13 +100,13 @@ def completion_bars(runs: Runs, path: Path) -> bool:
     return True
 
 
-def incast_curves(experiments: Mapping[str, Runs], path: Path) -> bool:
+def incast_curves(experiments: Mapping[str, Runs], path: Path) -> None:
     """RTT p50 and p99.9, and packets dropped, over the number of senders."""
     counts = sorted(
         int(name[6:]) for name in experiments if name[:6] == "incast" and name != "incast19"
     )
     if not counts:
-        return False
+        return
     wanted: list[tuple[str, figures.Value]] = [
         ("RTT p50, us", figures.rtt("p50")),
         ("RTT p99.9, us", figures.rtt("p99.9")),
@@ -127,7 +127,6 @@ def incast_curves(experiments: Mapping[str, Runs], path: Path) -> bool:
         axis.grid(alpha=0.3)
     axes[0].legend()
     save(path, figure)
-    return True
 
 
 # By how the experiment's name begins.
