@@ -5,6 +5,8 @@ of the experiments holds."""
 from __future__ import annotations
 
 import itertools
+import math
+import random
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -183,6 +185,39 @@ def test_connections_and_stalls() -> None:
     rows = [[0, "", 1, 0.0002, 0], [0, "", 1, 1.01, 0], [0, "", 1, None, 0], [0, "", 1, 0.1, 0]]
     assert figures.connect_probability({"flows": [{"name": "connect", "flows": rows}]}) == 0.5
     assert figures.connect_probability({"flows": []}) is None
+
+
+def test_shares_that_wander() -> None:
+    """First-order autoregressive noise of a known deviation and time constant."""
+    source = random.Random(1)
+    keep, deviation, value = math.exp(-1 / 7), 0.2, 0.0
+    series = []
+    for i in range(30_000):
+        value = keep * value + (1 - keep**2) ** 0.5 * source.gauss(0, deviation)
+        series.append([0.2 + i * 1e-3, 100 * (1 + value)])
+    flow = {"kind": "bulk", "goodput_series": [[0.1, 1e9], *series]}
+    result = {"flows": [flow, {"kind": "rpc"}], "options": {"interval": 1e-3}}
+    assert figures.share_deviation(result) == pytest.approx(0.2, rel=0.1)
+    assert figures.share_memory(result) == pytest.approx(7, rel=0.1)
+    flow["goodput_series"] = [[1 + i, 100 if i % 8 < 4 else 50] for i in range(100)]
+    assert figures.share_memory(result) is None
+
+
+def test_transfers_one_after_the_other_end_no_sooner() -> None:
+    """Equal halves of a link, or all of it in turn: the mean of the rates prefers the latter."""
+
+    def of(*rows: list[Any]) -> dict[str, Any]:
+        return {"flows": [{"kind": "transfer", "flows": rows}, {"kind": "flows", "flows": [[9]]}]}
+
+    both = of([0, "a", 1_250_000, 0.002, 0], [0, "b", 1_250_000, 0.002, 0])
+    turns = of([0, "a", 1_250_000, 0.001, 0], [0.001, "b", 1_250_000, 0.001, 0])
+    assert figures.transfer_rate(both) == pytest.approx(5000)
+    assert figures.transfer_rate(turns) == pytest.approx(10000)
+    assert figures.transfer_time(both) == pytest.approx(2)
+    assert figures.transfer_time(turns) == pytest.approx(1)
+    assert figures.transfers_end(both) == figures.transfers_end(turns) == pytest.approx(2)
+    unfinished = of([0, "a", 1_250_000, None, 0])
+    assert figures.transfer_time(unfinished) is figures.transfers_end(unfinished) is None
     series = [(i / 100, 0.0 if 50 <= i < 57 else 9.0) for i in range(100)]
     bulk = {"name": "f1", "kind": "bulk", "start": 0, "goodput_series": series}
     options = {"seconds": 1, "interval": 0.01}

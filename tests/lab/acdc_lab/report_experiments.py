@@ -130,6 +130,8 @@ def transfers(name: str, title: str, note: str = "") -> Experiment:
             ),
             Figure("16 KB flows, p99 ms", f.fct("short", "p99"), at_most(1.05, "dctcp"), digits=3),
             Figure("large transfers, Mbit/s", f.transfer_rate, at_least(0.95, "dctcp")),
+            Figure("large transfers, mean ms", f.transfer_time, at_most(1.05, "dctcp"), digits=1),
+            Figure("all transferred, ms", f.transfers_end, at_most(1.05, "dctcp")),
             Figure("flows not finished", f.unfinished, at_most(0)),
             *RECOVERY,
         ],
@@ -214,6 +216,20 @@ EXPERIMENTS = [
         ],
         seconds=9,
         note="The longest is a whole step where a flow did not get within 5 % at all. Shares wander around the fair one: packets that come in trains are marked less than those that overlap with them.",
+    ),
+    Experiment(
+        "wander",
+        "How far five equal flows' shares wander, and for how long",
+        "Not in the paper.",
+        against("dumbbell --interval 1")
+        | {"spread-cuts": f"dumbbell --interval 1 --stack cubic --acdc {SPREAD_CUTS}"},
+        [
+            Figure("goodput in 1 ms, deviation", f.share_deviation, digits=3),
+            Figure("a share lasts, ms", f.share_memory, digits=1),
+            JAIN,
+        ],
+        seconds=2,
+        note="What converge, spread and the longest of rpc's 1 MB requests have in common: nothing pulls a share back to the fair one as fast as with native DCTCP (see docs/experiments). With spread-cuts it is pulled back sooner and pushed away more.",
     ),
     *(incast(count) for count in (16, 32, 47, 100)),
     Experiment(

@@ -135,6 +135,29 @@ def least_share(result: Result) -> float:
     return min(shares(result)) / statistics.fmean(shares(result))
 
 
+def _goodputs(result: Result) -> list[list[float]]:
+    """Of each flow, one number an interval, without the first 0.2 s."""
+    return [[mbps for time, mbps in flow["goodput_series"] if time > 0.2] for flow in bulk(result)]
+
+
+def share_deviation(result: Result) -> float:
+    """Standard deviation of a flow's goodput in one interval, of its mean."""
+    series = _goodputs(result)
+    return statistics.fmean(statistics.pstdev(one) / statistics.fmean(one) for one in series)
+
+
+def share_memory(result: Result) -> float | None:
+    """How long a share that is not the fair one lasts, ms: after that it is e times
+    nearer.  From the autocorrelation of goodputs at a lag of 4 intervals; None where
+    there is none."""
+    lag = 4
+    found = statistics.fmean(
+        statistics.correlation(one[:-lag], one[lag:]) for one in _goodputs(result)
+    )
+    interval: float = result["options"]["interval"]
+    return -lag * interval * 1e3 / math.log(found) if 0 < found < 1 else None
+
+
 def mean_of(*names: str) -> Value:
     """Mean goodput of some flows."""
     return lambda result: statistics.fmean(
@@ -327,16 +350,37 @@ def goodput_of(parity: int) -> Value:
 # stride and shuffle. ----------------------------------------------------------
 
 
-def transfer_rate(result: Result) -> float | None:
-    """Mean rate of the large transfers, Mbit/s."""
-    rates = [
-        row[2] * 8e-6 / row[3]
+def _transfers(result: Result) -> list[tuple[float, float, float]]:
+    """Start in s, bytes and duration in s of the large transfers that ended."""
+    return [
+        (row[0], row[2], row[3])
         for flow in result["flows"]
         if flow["kind"] == "transfer"
         for row in flow["flows"]
         if row[3]
     ]
+
+
+def transfer_rate(result: Result) -> float | None:
+    """Mean rate of the large transfers, Mbit/s.
+
+    Of equal transfers that share a link it is the higher the less equal their shares
+    are: one after the other they have more than side by side, and end no sooner.
+    """
+    rates = [size * 8e-6 / duration for _start, size, duration in _transfers(result)]
     return statistics.fmean(rates) if rates else None
+
+
+def transfer_time(result: Result) -> float | None:
+    """Mean duration of the large transfers, ms."""
+    durations = [duration * 1e3 for _start, _size, duration in _transfers(result)]
+    return statistics.fmean(durations) if durations else None
+
+
+def transfers_end(result: Result) -> float | None:
+    """When the last of the large transfers ended, ms."""
+    ends = [(start + duration) * 1e3 for start, _size, duration in _transfers(result)]
+    return max(ends, default=None)
 
 
 # long. ------------------------------------------------------------------------
