@@ -196,11 +196,17 @@ def test_shares_that_wander() -> None:
         value = keep * value + (1 - keep**2) ** 0.5 * source.gauss(0, deviation)
         series.append([0.2 + i * 1e-3, 100 * (1 + value)])
     flow = {"kind": "bulk", "goodput_series": [[0.1, 1e9], *series]}
-    result = {"flows": [flow, {"kind": "rpc"}], "options": {"interval": 1e-3}}
+    result = {"flows": [flow, {"kind": "rpc"}], "options": {"interval": 1e-3, "seconds": 2}}
     assert figures.share_deviation(result) == pytest.approx(0.2, rel=0.1)
     assert figures.share_memory(result) == pytest.approx(7, rel=0.1)
     flow["goodput_series"] = [[1 + i, 100 if i % 8 < 4 else 50] for i in range(100)]
     assert figures.share_memory(result) is None
+    for n in (1, 4, 5, 9):
+        flow["goodput_series"] = [[1 + i, 100] for i in range(n)]
+        assert figures.share_memory(result) is None
+        assert figures.share_deviation(result) == 0
+    flow["goodput_series"] = [[0.1, 100]]
+    assert figures.share_memory(result) is figures.share_deviation(result) is None
 
 
 def test_transfers_one_after_the_other_end_no_sooner() -> None:

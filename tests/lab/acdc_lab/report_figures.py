@@ -136,24 +136,31 @@ def least_share(result: Result) -> float:
 
 
 def _goodputs(result: Result) -> list[list[float]]:
-    """Of each flow, one number an interval, without the first 0.2 s."""
-    return [[mbps for time, mbps in flow["goodput_series"] if time > 0.2] for flow in bulk(result)]
+    """Of each flow, one number an interval, past slow start."""
+    begin = 0.1 * result["options"]["seconds"]
+    return [
+        [mbps for time, mbps in flow["goodput_series"] if time > begin] for flow in bulk(result)
+    ]
 
 
-def share_deviation(result: Result) -> float:
-    """Standard deviation of a flow's goodput in one interval, of its mean."""
+def share_deviation(result: Result) -> float | None:
+    """Standard deviation of a flow's goodput in one interval, of its mean.  None if the
+    run is too short to say."""
     series = _goodputs(result)
+    if not all(any(one) for one in series):
+        return None
     return statistics.fmean(statistics.pstdev(one) / statistics.fmean(one) for one in series)
 
 
 def share_memory(result: Result) -> float | None:
     """How long a share that is not the fair one lasts, ms: after that it is e times
     nearer.  From the autocorrelation of goodputs at a lag of 4 intervals; None where
-    there is none."""
+    there is none, or the run is too short to say."""
     lag = 4
-    found = statistics.fmean(
-        statistics.correlation(one[:-lag], one[lag:]) for one in _goodputs(result)
-    )
+    pairs = [(one[:-lag], one[lag:]) for one in _goodputs(result)]
+    if any(len(set(before)) < 2 or len(set(after)) < 2 for before, after in pairs):
+        return None
+    found = statistics.fmean(statistics.correlation(before, after) for before, after in pairs)
     interval: float = result["options"]["interval"]
     return -lag * interval * 1e3 / math.log(found) if 0 < found < 1 else None
 
