@@ -46,6 +46,9 @@ ACDC_COUNTER(ACK_INVALID,       "ack_invalid",       "ACKs of data not sent, ign
 
 /* Enforcement. */
 ACDC_COUNTER(WINDOW_REWRITTEN,  "window_rewritten",  "receive windows made smaller on the way to the guest")
+ACDC_COUNTER(SOLICITED,         "solicited",         "data packets given CWR so that the far guest acknowledges them at once")
+ACDC_COUNTER(FLOWS_PROMPT,      "flows_prompt",      "connections whose far guest was seen not to delay ACKs of such data")
+ACDC_COUNTER(FLOWS_DELAYED,     "flows_delayed",     "of these, connections in which it delayed one later, or something was lost")
 ACDC_COUNTER(ACK_RENUMBERED,    "ack_renumbered",    "ACKs of a guest with a shrunk window, given the number of what it had sent")
 ACDC_COUNTER(UPDATES_ABSORBED,  "updates_absorbed",  "window updates that would have become duplicate ACKs, dropped")
 ACDC_COUNTER(POLICED_PACKETS,   "policed_packets",   "packets dropped beyond the offered window")

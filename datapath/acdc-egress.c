@@ -40,6 +40,10 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
     struct acdc_law_env env;
 
     ACDC_COUNT(ctx, RETRANSMITS, 1);
+    if (acdc_flow_is_small(f)) {
+        /* Lost, or waiting for an ACK: two segments can bear both. */
+        acdc_flow_note_delay(ctx, f, params);
+    }
     if (f->flags & ACDC_F_DOUBT) {
         return;
     }
@@ -265,6 +269,31 @@ add_feedback(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
     f->flags &= ~(uint32_t) ACDC_F_RX_NEWS;
 }
 
+/* Asks the far guest for an ACK of this segment, by CWR: whoever sets it may
+ * have no more than one segment's window, so Linux does not delay the ACK (since
+ * 4.19; tcp_ecn_accept_cwr()), whether ECN was negotiated or not.  A window below
+ * two segments needs that.  Already below four, as one cut may leave half of it
+ * and in flight what was sent before.
+ *
+ * Not where the flag counts something (RFC 9768), for which guests ask as for
+ * ECN and get another answer than RFC 3168's.  Nor on what is segmented later,
+ * where it would stay on the first segment alone. */
+static void
+solicit_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
+            const struct acdc_params *params, struct acdc_pkt *p)
+{
+    uint32_t ecn = f->flags & (ACDC_F_ECN_SYN | ACDC_F_GUEST_ECN);
+
+    f->flags &= ~(uint32_t) ACDC_F_SOLICITED;
+    if (f->law.wnd >= 4u * f->mss || p->gso || (f->flags & ACDC_F_DELAYS)
+        || ecn == ACDC_F_ECN_SYN || !acdc_flow_enforced(f, params)) {
+        return;
+    }
+    acdc_pkt_set_flags(p, p->tcp_flags | ACDC_TCP_CWR);
+    f->flags |= ACDC_F_SOLICITED;
+    ACDC_COUNT(ctx, SOLICITED, 1);
+}
+
 /* A packet of a connection whose both ends have AC/DC. */
 static void
 dress(struct acdc_ctx *ctx, struct acdc_flow *f,
@@ -286,6 +315,9 @@ dress(struct acdc_ctx *ctx, struct acdc_flow *f,
         ACDC_COUNT(ctx, MARKED_ECT, 1);
     }
     acdc_pkt_set_reserved(p, reserved);
+    if (acdc_unlikely(params->small_windows) && p->payload) {
+        solicit_ack(ctx, f, params, p);
+    }
 }
 
 /* False: the flow's connection is dead, the flow to be removed. */

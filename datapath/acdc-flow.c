@@ -67,6 +67,19 @@ acdc_flow_rto_ms(const struct acdc_flow *f)
 }
 
 void
+acdc_flow_note_delay(struct acdc_ctx *ctx, struct acdc_flow *f,
+                     const struct acdc_params *params)
+{
+    struct acdc_law_env env;
+
+    f->flags &= ~(uint32_t) (ACDC_F_PROMPT | ACDC_F_SOLICITED);
+    f->flags |= ACDC_F_DELAYS;
+    ACDC_COUNT(ctx, FLOWS_DELAYED, 1);
+    acdc_flow_env(ctx, f, params, &env);
+    acdc_law_clamp(&f->law, &env);
+}
+
+void
 acdc_flow_timeout(struct acdc_ctx *ctx, struct acdc_flow *f,
                   const struct acdc_law_env *env)
 {

@@ -213,6 +213,7 @@ restart(struct acdc_ctx *ctx, struct acdc_flow *f)
     f->mss = 0;
     f->dupacks = 0;
     f->bad_feedback = 0;
+    f->prompt_acks = 0;
     f->sack_loss = 0;
     f->out_window = f->peer_window = 0;
     f->tx_total = f->fb_total = f->fb_ce = f->silent = f->lost = 0;

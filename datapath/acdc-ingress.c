@@ -139,7 +139,8 @@ note_silence(struct acdc_ctx *ctx, struct acdc_flow *f,
 }
 
 static void
-sample_rtt(struct acdc_ctx *ctx, struct acdc_flow *f, uint32_t ack)
+sample_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
+           const struct acdc_params *params, uint32_t ack)
 {
     uint32_t rtt;
 
@@ -155,10 +156,34 @@ sample_rtt(struct acdc_ctx *ctx, struct acdc_flow *f, uint32_t ack)
     if (rtt > 1u << 28) {
         return;
     }
+    if (acdc_unlikely(acdc_flow_is_small(f))
+        && rtt > f->srtt_us8 / 8 + ACDC_DELAYED_ACK_US) {
+        acdc_flow_note_delay(ctx, f, params);
+    }
     f->srtt_us8 = f->srtt_us8 ? f->srtt_us8 + rtt - f->srtt_us8 / 8
                               : rtt * 8;
     ACDC_COUNT(ctx, RTT_SAMPLES, 1);
     acdc_rtt_record(ctx->slot, rtt);
+}
+
+/* Whether the far guest acknowledges at once what solicit_ack() sends.  One that
+ * does not acknowledges two segments together, and one alone for a timer's sake
+ * or for a while after the handshake: hence many in a row, each with more still in
+ * flight. */
+static void
+note_prompt_ack(struct acdc_ctx *ctx, struct acdc_flow *f, uint32_t acked)
+{
+    if ((f->flags & (ACDC_F_SOLICITED | ACDC_F_PROMPT | ACDC_F_DELAYS))
+        != ACDC_F_SOLICITED) {
+        return;
+    }
+    if (acked > f->mss) {
+        f->prompt_acks = 0;
+    } else if (f->snd_una != f->snd_nxt
+               && ++f->prompt_acks == ACDC_PROMPT_ACKS) {
+        f->flags |= ACDC_F_PROMPT;
+        ACDC_COUNT(ctx, FLOWS_PROMPT, 1);
+    }
 }
 
 /* Three duplicate ACKs, or as much beyond the hole in SACK blocks. */
@@ -227,7 +252,10 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
         f->dupacks = 0;
         f->sack_loss = false;
         f->active_ms = ctx->now_ms;
-        sample_rtt(ctx, f, p->ack);
+        sample_rtt(ctx, f, params, p->ack);
+        if (acdc_unlikely(params->small_windows)) {
+            note_prompt_ack(ctx, f, acked);
+        }
     }
     if (!feedback) {
         if (f->flags & ACDC_F_CAPABLE) {

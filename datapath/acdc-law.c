@@ -18,7 +18,7 @@ uint32_t
 acdc_law_floor(const struct acdc_law_env *e)
 {
     uint32_t floor = e->params->min_window ? e->params->min_window
-                                           : 2 * e->mss;
+                     : e->one_segment ? e->mss : 2 * e->mss;
 
     return floor > e->mss ? floor : e->mss;
 }

@@ -59,6 +59,8 @@ struct acdc_law_env {
     uint32_t snd_una, snd_nxt;  /* After the event. */
     uint32_t now_ms;            /* Any origin, wraps. */
     uint32_t srtt_us;           /* 0: not known. */
+    bool one_segment;           /* What is in flight is acknowledged at once,
+                                 * be it a single segment. */
     uint32_t salt;              /* Random, not known to the guest, the same in
                                  * all events of a flow. */
 };

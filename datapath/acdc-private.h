@@ -37,7 +37,12 @@ enum {
                                      * than 2^32 ms less idle_timeout. */
     ACDC_EVICT_SCAN = 256,          /* Flows looked at to make room for one. */
     ACDC_SYNS_MAX = 15,         /* Counters that stop there. */
-    ACDC_DUPACKS_MAX = 127,
+    ACDC_DUPACKS_MAX = 15,
+    ACDC_PROMPT_ACKS = 24,      /* So many in a row show a far guest that does
+                                 * not delay them: more than the 16 segments
+                                 * after a handshake for which Linux does not
+                                 * anyway (TCP_MAX_QUICKACKS). */
+    ACDC_DELAYED_ACK_US = 5000, /* Less than any stack's timer for them. */
     ACDC_RTT_BUCKETS = 192,         /* 8 an octave, from 1 us. */
 };
 
@@ -73,6 +78,11 @@ enum {
                                      * maybe nothing was lost. */
     ACDC_F_BOTH_WAYS = 1 << 23,     /* The guest once got data while its own
                                      * was in flight. */
+    ACDC_F_SOLICITED = 1 << 24,     /* The last data of the guest's was sent
+                                     * with CWR, see solicit_ack(). */
+    ACDC_F_PROMPT = 1 << 25,        /* The far guest acknowledges that at
+                                     * once, ... */
+    ACDC_F_DELAYS = 1 << 26,        /* ... or did not when it mattered. */
 };
 
 struct acdc_flow {
@@ -93,15 +103,16 @@ struct acdc_flow {
     int16_t rule;               /* -1: the tenant's own parameters. */
     uint16_t mss;               /* Smaller of both MSS options. */
     uint32_t seen_ms;           /* Last packet. */
-    uint32_t state : 4;         /* enum acdc_flow_state. */
+    uint32_t state : 3;         /* enum acdc_flow_state. */
     uint32_t n_syns : 4;        /* Transmissions of the guest's SYN. */
     uint32_t peer_wscale : 4;   /* The peer's windows. */
     uint32_t out_wscale : 4;    /* What the guest believes that is. */
     uint32_t guest_wscale : 4;  /* Windows of the guest (for people). */
 
     /* Sender side: data of the guest. */
-    uint32_t bad_feedback : 4;  /* Impossible reports in a row. */
-    uint32_t dupacks : 7;
+    uint32_t bad_feedback : 3;  /* Impossible reports in a row. */
+    uint32_t dupacks : 4;
+    uint32_t prompt_acks : 5;   /* Of one segment, in a row. */
     uint32_t sack_loss : 1;     /* SACK showed loss in this window. */
     uint16_t peer_window;       /* Window field of the last ACK, raw, ... */
     uint16_t out_window;        /* ... and as the guest got it. */
@@ -393,12 +404,26 @@ acdc_flow_env(const struct acdc_ctx *ctx, const struct acdc_flow *f,
     env->snd_nxt = f->snd_nxt;
     env->now_ms = ctx->now_ms;
     env->srtt_us = f->srtt_us8 / 8;
+    env->one_segment = params->small_windows
+                       && (f->flags & (ACDC_F_PROMPT | ACDC_F_SOLICITED))
+                          == (ACDC_F_PROMPT | ACDC_F_SOLICITED);
     env->salt = f->hash;
 }
 
 void acdc_flow_start_law(const struct acdc_ctx *, struct acdc_flow *,
                          const struct acdc_params *);
 uint32_t acdc_flow_rto_ms(const struct acdc_flow *);
+/* The far guest delayed an ACK of a window below two segments, or so it seems:
+ * from here on there is none. */
+void acdc_flow_note_delay(struct acdc_ctx *, struct acdc_flow *,
+                          const struct acdc_params *);
+/* Whether such a window was in use. */
+static inline bool
+acdc_flow_is_small(const struct acdc_flow *f)
+{
+    return (f->flags & ACDC_F_PROMPT) && f->law.wnd < 2u * f->mss;
+}
+
 /* The guest's retransmission timer expired, and not for nothing. */
 void acdc_flow_timeout(struct acdc_ctx *, struct acdc_flow *,
                        const struct acdc_law_env *);

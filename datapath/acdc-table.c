@@ -282,7 +282,7 @@ acdc_flow_set_state(struct acdc_flow *f, enum acdc_flow_state state)
 {
     if (f->state != state) {
         count_state(f, (enum acdc_flow_state) f->state, -1);
-        f->state = (unsigned int) state & 0xf;
+        f->state = (unsigned int) state & 7;
         count_state(f, state, 1);
     }
 }

@@ -75,8 +75,8 @@ struct acdc_params {
                                  * hardest. */
     uint32_t gain;              /* g of DCTCP, 1...ACDC_FIX_ONE. */
     uint32_t initial_window;    /* Segments, at least 1. */
-    uint32_t min_window;        /* Bytes; 0: two segments.  Never below one
-                                 * segment. */
+    uint32_t min_window;        /* Bytes; 0: two segments, see small_windows.
+                                 * Never below one segment. */
     uint32_t max_window;        /* Bytes; 0: no cap. */
     uint8_t algorithm;          /* enum acdc_algorithm. */
     uint8_t fallback;           /* enum acdc_algorithm but DCTCP: for peers
@@ -89,6 +89,8 @@ struct acdc_params {
                                  * are a whole number of window units. */
     bool spread_cuts;           /* DCTCP: rarer, deeper cuts on marks, at
                                  * random, of the same mean. */
+    bool small_windows;         /* Without min_window: down to one segment
+                                 * where the far guest does not delay ACKs. */
 };
 
 /* beta 1, dctcp, fallback none, enforce, enabled, no policing, initial window

@@ -453,6 +453,9 @@ put_params(struct ds *ds, const struct acdc_params *p)
     if (p->spread_cuts) {
         ds_put_cstr(ds, ", cuts spread");
     }
+    if (p->small_windows) {
+        ds_put_cstr(ds, ", small windows");
+    }
     ds_put_char(ds, '\n');
 }
 
@@ -477,6 +480,8 @@ params_to_json(const struct acdc_params *p)
     json_object_put(json, "ecn_syn", json_boolean_create(p->ecn_syn));
     json_object_put(json, "align_mss", json_boolean_create(p->align_mss));
     json_object_put(json, "spread_cuts", json_boolean_create(p->spread_cuts));
+    json_object_put(json, "small_windows",
+                    json_boolean_create(p->small_windows));
     return json;
 }
 

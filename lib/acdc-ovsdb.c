@@ -193,10 +193,11 @@ static const char *const global_keys[] = {
 static const char *const iface_keys[] = { "acdc-tenant", NULL };
 static const char *const no_keys[] = { NULL };
 static const char *const rule_keys[] = {
-    "ecn-syn", "align-mss", "spread-cuts", NULL
+    "ecn-syn", "align-mss", "spread-cuts", "small-windows", NULL
 };
 static const char *const tenant_keys[] = {
-    "ecn-syn", "align-mss", "spread-cuts", "max-half-open", NULL
+    "ecn-syn", "align-mss", "spread-cuts", "small-windows", "max-half-open",
+    NULL
 };
 
 static bool
@@ -314,6 +315,9 @@ name_to_index(const char *name, const char *const *names, uint8_t n,
                                   (P)->align_mss, ERRORS);                  \
         (P)->spread_cuts = get_bool(&(ROW)->other_config, "spread-cuts",    \
                                     (P)->spread_cuts, ERRORS);              \
+        (P)->small_windows = get_bool(&(ROW)->other_config,                 \
+                                      "small-windows",                      \
+                                      (P)->small_windows, ERRORS);          \
         if ((P)->max_window && (P)->min_window > (P)->max_window) {         \
             ds_put_format(ERRORS, "min_window %"PRIu32" exceeds "           \
                           "max_window %"PRIu32"; ",                         \
@@ -449,7 +453,8 @@ params_equal(const struct acdc_params *a, const struct acdc_params *b)
             && a->police == b->police
             && a->ecn_syn == b->ecn_syn
             && a->align_mss == b->align_mss
-            && a->spread_cuts == b->spread_cuts);
+            && a->spread_cuts == b->spread_cuts
+            && a->small_windows == b->small_windows);
 }
 
 static bool

@@ -22,7 +22,7 @@ VLOG_DEFINE_THIS_MODULE(netlink_acdc);
 /* What crosses netlink whole.  If one of these no longer holds, the protocol
  * changed: set the new size, and a new ACDC_GENL_VERSION. */
 BUILD_ASSERT_DECL(sizeof(struct acdc_stats) == 32);
-BUILD_ASSERT_DECL(sizeof(struct acdc_tenant_stats) == 512);
+BUILD_ASSERT_DECL(sizeof(struct acdc_tenant_stats) == 544);
 BUILD_ASSERT_DECL(sizeof(struct acdc_port_info) == 140);
 BUILD_ASSERT_DECL(sizeof(struct acdc_flow_info) == 240);
 #endif
@@ -217,6 +217,7 @@ put_params(struct ofpbuf *b, uint16_t type, const struct acdc_params *p)
     nl_msg_put_u8(b, ACDC_P_ECN_SYN, p->ecn_syn);
     nl_msg_put_u8(b, ACDC_P_ALIGN_MSS, p->align_mss);
     nl_msg_put_u8(b, ACDC_P_SPREAD_CUTS, p->spread_cuts);
+    nl_msg_put_u8(b, ACDC_P_SMALL_WINDOWS, p->small_windows);
     nl_msg_end_nested(b, ofs);
 }
 

@@ -51,6 +51,7 @@ static const struct nla_policy params_policy[ACDC_P_LAST + 1] = {
 	[ACDC_P_ECN_SYN] = NLA_POLICY_MAX(NLA_U8, 1),
 	[ACDC_P_ALIGN_MSS] = NLA_POLICY_MAX(NLA_U8, 1),
 	[ACDC_P_SPREAD_CUTS] = NLA_POLICY_MAX(NLA_U8, 1),
+	[ACDC_P_SMALL_WINDOWS] = NLA_POLICY_MAX(NLA_U8, 1),
 };
 
 static const struct nla_policy rule_policy[ACDC_R_LAST + 1] = {
@@ -152,6 +153,7 @@ static int get_params(struct nlattr *nested, struct acdc_params *params,
 	params->ecn_syn = nla_get_u8(a[ACDC_P_ECN_SYN]);
 	params->align_mss = nla_get_u8(a[ACDC_P_ALIGN_MSS]);
 	params->spread_cuts = nla_get_u8(a[ACDC_P_SPREAD_CUTS]);
+	params->small_windows = nla_get_u8(a[ACDC_P_SMALL_WINDOWS]);
 	return 0;
 }
 

@@ -12,7 +12,7 @@
 #define ACDC_GENL_H 1
 
 #define ACDC_GENL_FAMILY "ovs_acdc"
-#define ACDC_GENL_VERSION 3
+#define ACDC_GENL_VERSION 4
 
 enum acdc_genl_cmd {
 	ACDC_CMD_UNSPEC,
@@ -71,6 +71,7 @@ enum acdc_genl_params {
 	ACDC_P_ECN_SYN,		/* u8, 0 or 1 */
 	ACDC_P_ALIGN_MSS,	/* u8, 0 or 1 */
 	ACDC_P_SPREAD_CUTS,	/* u8, 0 or 1 */
+	ACDC_P_SMALL_WINDOWS,	/* u8, 0 or 1 */
 	__ACDC_P_MAX,
 };
 #define ACDC_P_LAST (__ACDC_P_MAX - 1)

@@ -261,6 +261,7 @@ policy(int side)
     tc.params.gain = b & 16 ? 1 : ACDC_FIX_ONE / 16;
     tc.params.ecn_syn = b & 32;
     tc.params.align_mss = tc.params.spread_cuts = b & 128;
+    tc.params.small_windows = b & 128;
     tc.n_rules = b & 64 ? 1 : 0;
     memset(&rule, 0, sizeof rule);
     rule.match.local_port_max = rule.match.remote_port_max = 2000;

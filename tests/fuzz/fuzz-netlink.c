@@ -149,6 +149,7 @@ take_params(struct acdc_params *p)
     p->ecn_syn = byte() & 1;
     p->align_mss = byte() & 1;
     p->spread_cuts = byte() & 1;
+    p->small_windows = byte() & 1;
 }
 
 static void

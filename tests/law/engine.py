@@ -61,6 +61,9 @@ class Engine:
     def salt(self, salt: int) -> None:
         self._call("salt", salt)
 
+    def one_segment(self, one_segment: bool) -> None:
+        self._call("one_segment", one_segment)
+
     def env(self, mss: int, una: int, nxt: int, now_ms: int, srtt_us: int) -> None:
         self._call("env", mss, una, nxt, now_ms, srtt_us)
 

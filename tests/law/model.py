@@ -74,6 +74,7 @@ class Law:
     cut_at: int | None = None  # snd_nxt when the window was cut.
     lost_at: int | None = None
     below_floor: bool = False
+    one_segment: bool = False  # Is acknowledged at once.
     salt: int = 0
     alpha_bits: int = ONE
 
@@ -84,7 +85,8 @@ class Law:
 
     @property
     def floor(self) -> int:
-        return max(self.params.min_window or 2 * self.mss, self.mss)
+        segments = 1 if self.one_segment else 2
+        return max(self.params.min_window or segments * self.mss, self.mss)
 
     @property
     def cap(self) -> int:

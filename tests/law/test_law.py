@@ -35,7 +35,7 @@ BETAS = [Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(1)]
 GAINS = [Fraction(1, 16), Fraction(1, 4), Fraction(1, 256), Fraction(1), Fraction(3, 1 << 20)]
 EVENTS = [
     "round", "round", "round", "send", "send", "ack", "ack", "ack", "part", "feedback",
-    "loss", "timeout", "idle", "policy",
+    "loss", "timeout", "idle", "policy", "prompt",
 ]  # fmt: skip
 # The model's own rounding, times any window.
 EPSILON = Fraction(1, 1 << 100)
@@ -217,6 +217,11 @@ class Pair:
                 self.timeout()
             elif name == "idle" and not in_flight:
                 self.idle()
+            elif name == "prompt":
+                # The floor of the next cut.
+                self.model.one_segment = x % 2 == 0
+                self.engine.one_segment(x % 2 == 0)
+                self.policy(self.model.params)
             elif name == "policy" and x % 4 == 0:
                 self.policy(
                     Params(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from acdc_testlib.tcp import ACK, V4, Encap, Option, Segment
+from acdc_testlib.tcp import ACK, CWR, ECE, SYN, V4, Encap, Option, Segment
 from acdc_testlib.wire import Conn, Counted, Wire, pattern, same
 
 
@@ -86,6 +86,51 @@ def test_floor_is_two_segments(wire: Wire, ip: Encap) -> None:
     for _ in range(4):
         (got,) = c.peer_ack(c.mss, marked=c.mss)
         assert got.window >= 2 * c.mss
+
+
+# Windows of one segment: data asks for ACKs by CWR.
+
+
+def asked(c: Conn) -> bool:
+    """Cuts the window to its floor; whether the next data has CWR."""
+    c.guest_data(10 * c.mss)
+    c.peer_ack(c.mss, marked=c.mss)
+    c.peer_ack()
+    sent = c.from_guest(pattern(c.guest_sent, 1000))
+    (out,) = c.guest_data(1000)
+    same(out, sent, "ecn", "reserved", "options", "flags")
+    assert out.flags & ~CWR == ACK
+    return bool(out.flags & CWR)
+
+
+@pytest.mark.parametrize("guest_ecn", [False, True])
+def test_small_windows(wire: Wire, ip: Encap, guest_ecn: bool) -> None:
+    wire.set(beta=0, **{"other_config:small-windows": "true"})
+    n = Counted(wire)
+    c = Conn(wire, ip, guest_ecn=guest_ecn).open()
+    assert asked(c)
+    assert n["solicited"] == 1, "not the ten of a large window"
+    (out,) = c.guest_ack()
+    assert out.flags == ACK, "ACKs ask for nothing"
+    assert c.info()["wnd"] >= 2 * c.mss, "not known to help yet"
+
+
+def test_small_windows_off(wire: Wire, ip: Encap) -> None:
+    wire.set(beta=0)
+    assert not asked(Conn(wire, ip).open())
+
+
+@pytest.mark.parametrize("answer", [CWR, CWR | ECE, 0])
+def test_cwr_that_counts_stays(wire: Wire, ip: Encap, answer: int) -> None:
+    """The guest asked for ECN and got an answer that is not RFC 3168's: that of
+    accurate ECN (RFC 9768), or none."""
+    wire.set(beta=0, **{"other_config:small-windows": "true"})
+    c = Conn(wire, ip)
+    wire.egress(c.guest_syn(flags=SYN | ECE | CWR))
+    wire.ingress(c.peer_synack(flags=SYN | ACK | answer))
+    c.established()
+    c.guest_ack()
+    assert not asked(c)
 
 
 # Window updates and duplicate ACKs.

@@ -38,6 +38,7 @@ DEFAULTS = {
     "ecn_syn": True,
     "align_mss": False,
     "spread_cuts": False,
+    "small_windows": False,
 }
 MACS = {"vnet0": "02:00:00:00:00:10", "vnet1": "02:00:00:00:00:11"}
 OPTIONS: list[Option] = [("MSS", 1460), ("WScale", 7)]
@@ -207,6 +208,7 @@ def test_only_a_name_is_needed(switch: Switch) -> None:
         ("other_config:ecn-syn=false", "ecn_syn", False),
         ("other_config:align-mss=true", "align_mss", True),
         ("other_config:spread-cuts=true", "spread_cuts", True),
+        ("other_config:small-windows=true", "small_windows", True),
     ],
 )
 def test_parameter(switch: Switch, setting: str, column: str, value: object) -> None:
@@ -284,6 +286,7 @@ def test_name_of_too_many_bytes(switch: Switch) -> None:
         ("other_config:ecn-syn=1", 'ecn-syn: "1" is neither true nor false'),
         ("other_config:align-mss=yes", 'align-mss: "yes" is neither true nor false'),
         ("other_config:spread-cuts=2", 'spread-cuts: "2" is neither true nor false'),
+        ("other_config:small-windows=1", 'small-windows: "1" is neither true nor false'),
     ],
 )
 def test_bad_other_config(switch: Switch, setting: str, why: str) -> None:
@@ -321,7 +324,7 @@ def test_unknown_key(switch: Switch) -> None:
     switch.ovs.vsctl("set", "acdc", "blue", "other_config:spread-cut=true", "beta=0.5")
     expected = (
         "other_config:spread-cut: unknown key, not used; "
-        "allowed: ecn-syn align-mss spread-cuts max-half-open"
+        "allowed: ecn-syn align-mss spread-cuts small-windows max-half-open"
     )
     wait_for("the warning", lambda: warning() == expected)
     assert shown() == expected
@@ -333,7 +336,7 @@ def test_unknown_key(switch: Switch) -> None:
     add_rule(switch, "blue", "priority=1", "beta=0", "other_config:max-half-open=5")
     expected += (
         r"; rule [-0-9a-f]{36}: other_config:max-half-open: unknown key, not used; "
-        "allowed: ecn-syn align-mss spread-cuts"
+        "allowed: ecn-syn align-mss spread-cuts small-windows"
     )
     wait_for("both", lambda: re.fullmatch(expected, warning()))
     assert re.fullmatch(expected, shown())

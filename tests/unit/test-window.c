@@ -237,6 +237,132 @@ test_rewriting(int wscale)
     sim_done(&s);
 }
 
+/* Guest 0 sends 'n' segments and guest 1 acknowledges them, 'each' at once or
+ * all together, all of them marked.  Returns how many went with CWR. */
+static unsigned int
+ask(struct sim *s, unsigned int n, bool each)
+{
+    uint32_t acked = s->guest[1].rcv_nxt;
+    unsigned int i, n_cwr = 0;
+
+    for (i = 0; i < n; i++) {
+        struct tcp_spec spec = sim_spec(s, 0, ACDC_TCP_ACK, 1448);
+        struct packet *p = sim_egress(s, 0, packet_make(&spec));
+        struct acdc_pkt parsed;
+
+        n_cwr += packet_parse(p, &parsed)
+                 && (parsed.tcp_flags & ACDC_TCP_CWR);
+        packet_set_ecn(p, ACDC_ECN_CE);
+        p = sim_ingress(s, 1, p);
+        ok(packet_count(p) == 1 && packet_csum_ok(p) && packet_payload_ok(p),
+           "arrives whole");
+        packet_free(p);
+        s->guest[0].snd_nxt += 1448;
+    }
+    s->now += SIM_MS;
+    for (i = each ? 1 : n; i <= n; i++) {
+        s->guest[1].rcv_nxt = acked + i * 1448;
+        packet_free(sim_ack(s, 1));
+    }
+    return n_cwr;
+}
+
+static void
+test_small_windows(void)
+{
+    struct acdc_params params = acdc_params_default;
+    struct sim s;
+    int i;
+
+    params.small_windows = true;
+    connect(&s, &params);
+    is_u64(ask(&s, 10, true), 0, "a large window asks for nothing");
+    is_u64(info(&s, 0).window, 5 * 1448, "cut once");
+    ask(&s, 5, true);
+    is_u64(info(&s, 0).window, 3620, "cut again");
+    is_u64(ask(&s, 2, true), 2, "one that a cut leaves below two segments does");
+    is_u64(info(&s, 0).window, 2 * 1448, "not known yet whether it helps");
+    /* The first of each two is acknowledged while the second is in flight; the
+     * cut that learns of it comes with the next. */
+    for (i = 1; i < 24; i++) {
+        ask(&s, 2, true);
+    }
+    is_u64(sim_counter(&s, 0, ACDC_C_FLOWS_PROMPT), 1, "known");
+    is_u64(sim_counter(&s, 0, ACDC_C_SOLICITED), 48, "all counted");
+    is_u64(ask(&s, 1, true), 1, "asked further on");
+    is_u64(info(&s, 0).window, 1448, "floor of one segment");
+    for (i = 0; i < 10; i++) {
+        is_u64(ask(&s, 1, true), 1, "and so on");
+    }
+    is_u64(info(&s, 0).window, 1448, "no lower");
+    /* Another policy. */
+    params.small_windows = false;
+    sim_policy(&s, 0, &params);
+    is_u64(ask(&s, 1, true), 0, "no more");
+    is_u64(info(&s, 0).window, 2 * 1448, "two segments again");
+    params.small_windows = true;
+    sim_policy(&s, 0, &params);
+    is_u64(ask(&s, 2, true), 2, "what is known stays known");
+    ask(&s, 1, true);
+    is_u64(info(&s, 0).window, 1448, "one segment");
+    /* Then one waits for an ACK. */
+    s.now += 40 * SIM_MS;
+    is_u64(sim_counter(&s, 0, ACDC_C_FLOWS_DELAYED), 0, "idle is no delay");
+    {
+        struct tcp_spec spec = sim_spec(&s, 0, ACDC_TCP_ACK, 1448);
+
+        packet_free(sim_cross(&s, 0, packet_make(&spec)));
+        s.guest[0].snd_nxt = s.guest[1].rcv_nxt += 1448;
+        s.now += 40 * SIM_MS;
+        packet_free(sim_ack(&s, 1));
+    }
+    is_u64(sim_counter(&s, 0, ACDC_C_FLOWS_DELAYED), 1, "a delayed ACK");
+    ok(info(&s, 0).window >= 2 * 1448, "two segments again");
+    for (i = 0; i < 50; i++) {
+        is_u64(ask(&s, 2, true), 0, "not asked again");
+    }
+    is_u64(info(&s, 0).window, 2 * 1448, "and never below");
+    sim_done(&s);
+
+    /* The guest's timer is first. */
+    connect(&s, &params);
+    for (i = 0; i < 30; i++) {
+        ask(&s, 2, true);
+    }
+    is_u64(info(&s, 0).window, 1448, "small");
+    lose_data(&s, 1448);
+    s.now += 20 * SIM_MS;
+    s.guest[0].snd_nxt -= 1448;
+    lose_data(&s, 1448);
+    is_u64(sim_counter(&s, 0, ACDC_C_FLOWS_DELAYED), 1, "lost or delayed");
+    sim_done(&s);
+
+    /* A guest that acknowledges every second segment. */
+    connect(&s, &params);
+    for (i = 0; i < 100; i++) {
+        ask(&s, 2, false);
+    }
+    is_u64(sim_counter(&s, 0, ACDC_C_FLOWS_PROMPT), 0, "delays ACKs");
+    is_u64(info(&s, 0).window, 2 * 1448, "floor of two segments");
+    /* Some early ones show nothing. */
+    for (i = 0; i < 100; i++) {
+        ask(&s, 2, i % 24 != 0);
+    }
+    is_u64(sim_counter(&s, 0, ACDC_C_FLOWS_PROMPT), 0, "not always");
+    sim_done(&s);
+
+    /* By default, and by an observer, nothing is asked. */
+    for (i = 0; i < 2; i++) {
+        params.small_windows = i;
+        params.mode = i ? ACDC_MODE_OBSERVE : ACDC_MODE_ENFORCE;
+        connect(&s, &params);
+        ask(&s, 10, true);
+        ask(&s, 5, true);
+        is_u64(ask(&s, 2, true), 0, "no CWR");
+        sim_done(&s);
+    }
+}
+
 static void
 test_law(void)
 {
@@ -1153,6 +1279,7 @@ main(void)
         test_rewriting(scale);
     }
     test_law();
+    test_small_windows();
     for (int i = 0; i < 8; i++) {
         test_timeout(i & 1, i & 2, i & 4 ? 2 : 1);
     }

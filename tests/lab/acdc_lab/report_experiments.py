@@ -42,6 +42,7 @@ SHARES = [*RTT, GOODPUT, JAIN, LEAST, RETRANSMITS, TIMEOUTS]
 STACKS = ("cubic", "reno", "vegas", "illinois", "highspeed", "bbr", "paper")
 SPREAD_CUTS = "--tenant other_config:spread-cuts=true"
 ALIGN_MSS = "--tenant other_config:align-mss=true"
+SMALL_WINDOWS = "--tenant other_config:small-windows=true"
 PLAIN_AND_DCTCP = {"plain": "--stack cubic --plain", "dctcp": "--stack dctcp --plain"}
 
 
@@ -57,7 +58,11 @@ def is_option(line: str) -> bool:
 
 
 def incast(count: int) -> Experiment:
-    option = {"align-mss": f"incast --flows {count} --stack cubic --acdc {ALIGN_MSS}"}
+    options = {"align-mss": ALIGN_MSS, "small-windows": SMALL_WINDOWS}
+    option = {
+        name: f"incast --flows {count} --stack cubic --acdc {words}"
+        for name, words in options.items()
+    }
     return Experiment(
         f"incast{count}",
         f"Incast, {count} to 1",
@@ -78,7 +83,7 @@ def incast(count: int) -> Experiment:
         cost=1.5,
         note="From 47 on all are at the floor of 2 segments: 2896 bytes, in steps of 128 are 2944, so a"
         " third, small segment is under way with them. Less than 2 segments would wait for the far"
-        " guest's delayed ACK."
+        " guest's delayed ACK; small-windows, which goes to one, sees to it that there is none."
         if count > 40
         else "",
     )
