@@ -193,7 +193,10 @@ def run_bulk(
 ) -> Run:
     """Runs 'flows' side by side for 'seconds', with a latency probe between
     the two guests of 'probe'.  'events' are called at their time (seconds
-    since the start), 'sample' and 'progress' every second or so."""
+    since the start), 'sample' and 'progress' every second or so.  ValueError if
+    nothing is left of 'seconds' after the warm-up."""
+    if seconds <= warmup:
+        raise ValueError(f"seconds: {seconds:g}: want more than the warm-up of {warmup:g}")
     programs: list[Program] = []
     try:
         # One port a flow, so that sinks of one guest are told apart.

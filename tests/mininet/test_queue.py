@@ -100,3 +100,9 @@ def test_directions_have_queues_of_their_own(network: Network) -> None:
     assert there.bytes > 20_000_000
     assert 0 < back.bytes < there.bytes / 5  # ACKs alone.
     assert back.max_queue < there.max_queue
+
+
+def test_no_longer_than_its_warm_up(network: Network) -> None:
+    net = network(am.Dumbbell(n=1, queue=am.Queue(rate=RATE)))
+    with pytest.raises(ValueError, match=r"seconds: 2: want more than the warm-up of 2\b"):
+        am.run_bulk(net, [am.Flow("h1", "r1")], 2)
