@@ -87,6 +87,21 @@ def test_cubic_guests_fare_as_dctcp(lab: Any, scenario: str) -> None:
     assert acdc["jain"] >= 0.97
 
 
+def test_small_windows(lab: Any) -> None:
+    """Less of a queue than two segments of each make, and no delayed ACK."""
+    incast = "incast --flows 16 --mtu 9000 --seconds 0.3 --acdc"
+    two = lab(incast)
+    one = lab(f"{incast} --tenant other_config:small-windows=true")
+    assert_clean(one)
+    assert one["rtt_us"]["p50"] < 0.85 * two["rtt_us"]["p50"]
+    assert one["rtt_us"]["p99.9"] < two["rtt_us"]["p99.9"]
+    assert one["goodput_mbps"] > 0.98 * two["goodput_mbps"]
+    assert one["jain"] > 0.98
+    assert (one["tcp"]["loss_probes"], one["tcp"]["retransmits"]) == (0, 0)
+    counted = counters(one)
+    assert (counted["flows_prompt"], counted["flows_delayed"]) == (16, 0)
+
+
 def test_the_paper_s_five_stacks_share(lab: Any) -> None:
     plain = lab("dumbbell --stack paper --plain --seconds 1")
     acdc = lab("dumbbell --stack paper --acdc --seconds 1")
