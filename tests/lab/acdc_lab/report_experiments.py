@@ -82,8 +82,10 @@ def incast(count: int) -> Experiment:
         seconds=4,
         cost=1.5,
         note="From 47 on all are at the floor of 2 segments: 2896 bytes, in steps of 128 are 2944, so a"
-        " third, small segment is under way with them. Less than 2 segments would wait for the far"
-        " guest's delayed ACK; small-windows, which goes to one, sees to it that there is none."
+        " third, small segment is under way with them. And native DCTCP's segments with CWR are"
+        " acknowledged at once, so that more wait in the receiving guest and fewer in the queue."
+        " Less than 2 segments would wait for the far guest's delayed ACK; small-windows, which goes"
+        " to one, sets CWR, too, and sees to it that there is none."
         if count > 40
         else "",
     )
@@ -265,7 +267,7 @@ EXPERIMENTS = [
         ],
         seconds=4,
         cost=1.2,
-        note="2.6 Mbit/s is the commit's, over its own (longer) time; native DCTCP, here over the same time, is further from it.",
+        note="2.6 Mbit/s is the commit's, over its own (longer) time; over this one native DCTCP misses it, too. That AC/DC's flows differ more is how single flows wander (experiment wander).",
     ),
     Experiment(
         "beta",
