@@ -72,7 +72,8 @@ acdc_flow_note_delay(struct acdc_ctx *ctx, struct acdc_flow *f,
 {
     struct acdc_law_env env;
 
-    f->flags &= ~(uint32_t) (ACDC_F_PROMPT | ACDC_F_SOLICITED);
+    f->prompt_acks = 0;
+    f->flags &= ~(uint32_t) ACDC_F_SOLICITED;
     f->flags |= ACDC_F_DELAYS;
     ACDC_COUNT(ctx, FLOWS_DELAYED, 1);
     acdc_flow_env(ctx, f, params, &env);

@@ -173,16 +173,16 @@ sample_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
 static void
 note_prompt_ack(struct acdc_ctx *ctx, struct acdc_flow *f, uint32_t acked)
 {
-    if ((f->flags & (ACDC_F_SOLICITED | ACDC_F_PROMPT | ACDC_F_DELAYS))
-        != ACDC_F_SOLICITED) {
+    if (!(f->flags & ACDC_F_SOLICITED) || acdc_flow_is_prompt(f)) {
         return;
     }
     if (acked > f->mss) {
         f->prompt_acks = 0;
-    } else if (f->snd_una != f->snd_nxt
-               && ++f->prompt_acks == ACDC_PROMPT_ACKS) {
-        f->flags |= ACDC_F_PROMPT;
-        ACDC_COUNT(ctx, FLOWS_PROMPT, 1);
+    } else if (f->snd_una != f->snd_nxt) {
+        f->prompt_acks++;
+        if (acdc_flow_is_prompt(f)) {
+            ACDC_COUNT(ctx, FLOWS_PROMPT, 1);
+        }
     }
 }
 

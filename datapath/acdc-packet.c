@@ -455,6 +455,13 @@ acdc_pkt_first_write(struct acdc_pkt *p)
 }
 
 void
+acdc_pkt_set_flags(struct acdc_pkt *p, uint8_t flags)
+{
+    tcp_put8(p, 13, flags);
+    p->tcp_flags = flags;
+}
+
+void
 acdc_pkt_set_wscale(struct acdc_pkt *p, uint8_t wscale)
 {
     tcp_put8(p, p->ws_ofs, wscale);

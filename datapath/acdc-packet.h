@@ -202,15 +202,6 @@ acdc_pkt_set_reserved(struct acdc_pkt *p, uint8_t bits)
 }
 
 static inline void
-acdc_pkt_set_flags(struct acdc_pkt *p, uint8_t flags)
-{
-    uint8_t *byte = acdc_pkt_tcp(p) + 13;
-
-    acdc_tcp_csum_change(p, *byte, flags);
-    *byte = p->tcp_flags = flags;
-}
-
-static inline void
 acdc_pkt_set_seq(struct acdc_pkt *p, uint32_t seq)
 {
     acdc_pkt_put16(p, 4, (uint16_t) (seq >> 16));
@@ -224,6 +215,7 @@ acdc_pkt_set_window(struct acdc_pkt *p, uint16_t window)
     acdc_pkt_put16(p, 14, window);
 }
 
+void acdc_pkt_set_flags(struct acdc_pkt *p, uint8_t flags);
 /* The window scale option's shift; only with ACDC_O_WSCALE. */
 void acdc_pkt_set_wscale(struct acdc_pkt *p, uint8_t wscale);
 /* The MSS option's value, bytes; only with ACDC_O_MSS. */

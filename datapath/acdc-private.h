@@ -80,9 +80,8 @@ enum {
                                      * was in flight. */
     ACDC_F_SOLICITED = 1 << 24,     /* The last data of the guest's was sent
                                      * with CWR, see solicit_ack(). */
-    ACDC_F_PROMPT = 1 << 25,        /* The far guest acknowledges that at
-                                     * once, ... */
-    ACDC_F_DELAYS = 1 << 26,        /* ... or did not when it mattered. */
+    ACDC_F_DELAYS = 1 << 25,        /* The far guest did not acknowledge that
+                                     * at once when it mattered. */
 };
 
 struct acdc_flow {
@@ -112,7 +111,8 @@ struct acdc_flow {
     /* Sender side: data of the guest. */
     uint32_t bad_feedback : 3;  /* Impossible reports in a row. */
     uint32_t dupacks : 4;
-    uint32_t prompt_acks : 5;   /* Of one segment, in a row. */
+    uint32_t prompt_acks : 5;   /* Of one segment, in a row, up to
+                                 * ACDC_PROMPT_ACKS, see acdc_flow_is_prompt(). */
     uint32_t sack_loss : 1;     /* SACK showed loss in this window. */
     uint16_t peer_window;       /* Window field of the last ACK, raw, ... */
     uint16_t out_window;        /* ... and as the guest got it. */
@@ -394,6 +394,13 @@ acdc_flow_marked(const struct acdc_flow *f, const struct acdc_params *params)
            && (f->flags & ACDC_F_CAPABLE);
 }
 
+/* Whether the far guest is known to acknowledge at once what has CWR. */
+static inline bool
+acdc_flow_is_prompt(const struct acdc_flow *f)
+{
+    return f->prompt_acks == ACDC_PROMPT_ACKS;
+}
+
 static inline void
 acdc_flow_env(const struct acdc_ctx *ctx, const struct acdc_flow *f,
               const struct acdc_params *params, struct acdc_law_env *env)
@@ -404,9 +411,8 @@ acdc_flow_env(const struct acdc_ctx *ctx, const struct acdc_flow *f,
     env->snd_nxt = f->snd_nxt;
     env->now_ms = ctx->now_ms;
     env->srtt_us = f->srtt_us8 / 8;
-    env->one_segment = params->small_windows
-                       && (f->flags & (ACDC_F_PROMPT | ACDC_F_SOLICITED))
-                          == (ACDC_F_PROMPT | ACDC_F_SOLICITED);
+    env->one_segment = params->small_windows && acdc_flow_is_prompt(f)
+                       && (f->flags & ACDC_F_SOLICITED);
     env->salt = f->hash;
 }
 
@@ -421,7 +427,7 @@ void acdc_flow_note_delay(struct acdc_ctx *, struct acdc_flow *,
 static inline bool
 acdc_flow_is_small(const struct acdc_flow *f)
 {
-    return (f->flags & ACDC_F_PROMPT) && f->law.wnd < 2u * f->mss;
+    return acdc_flow_is_prompt(f) && f->law.wnd < 2u * f->mss;
 }
 
 /* The guest's retransmission timer expired, and not for nothing. */
