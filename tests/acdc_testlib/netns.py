@@ -193,12 +193,17 @@ class Tap:
 def wait_for(
     what: str, condition: Callable[[], T], timeout: float = 10.0, interval: float = 0.02
 ) -> T:
-    """Calls 'condition' until it returns something true, and returns that."""
-    deadline = time.monotonic() + timeout
+    """Calls 'condition' until it returns something true, and returns that.
+
+    A machine that stands still for a while, as virtual ones do, uses up no
+    more than a second of 'timeout': what is waited for stood still as well."""
+    left = timeout
     while True:
+        before = time.monotonic()
         value = condition()
         if value:
             return value
-        if time.monotonic() > deadline:
+        if left <= 0:
             raise TimeoutError(f"{what}: not within {timeout} s")
         time.sleep(interval)
+        left -= min(time.monotonic() - before, 1.0)
