@@ -45,11 +45,6 @@ class CommandError(RuntimeError):
     """An OVS command failed; the message is what it wrote on stderr."""
 
 
-LONG_REPLY = 1 << 20  # Bytes.
-# Such a one is text, which ends a line; within it no quote is without a backslash.
-LONG_REPLY_ENDS = (b'\\n"}', b'"error":null}', b'"id":0}')
-
-
 def request(path: Path, method: str, *params: Any, timeout: float = 20) -> Any:
     """One JSON-RPC request to an OVS daemon's socket: what its commands do, without a
     process for it."""
@@ -61,9 +56,8 @@ def request(path: Path, method: str, *params: Any, timeout: float = 20) -> Any:
         data = bytearray()
         while part := sock.recv(1 << 20):
             data += part
-            # To parse what there is of a long reply again and again would take the most
-            # time.  Its members come in any order.
-            if not data.endswith(LONG_REPLY_ENDS if len(data) > LONG_REPLY else b"}"):
+            # To parse each part of a long reply would take the most time.
+            if not part.endswith(b"}"):
                 continue
             with contextlib.suppress(ValueError):
                 reply = json.loads(data)
