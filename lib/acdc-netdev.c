@@ -43,6 +43,7 @@ struct acdc_netdev {
     struct ovs_mutex mutex;     /* Serializes configuration and sweep. */
     struct acdc_config config;  /* Guarded by 'mutex', as all below. */
     struct ovs_list ports;      /* Of struct acdc_netdev_port, the bound. */
+    atomic_count n_ports;       /* In 'ports'.  Any thread. */
 
     long long int next_sweep;   /* In ms, as are the other times. */
     long long int next_pass;
@@ -65,6 +66,7 @@ acdc_netdev_create(void)
     an->config.idle_timeout = ACDC_IDLE_TIMEOUT_DEFAULT;
     an->config.exid = ACDC_OPT_EXID;
     ovs_list_init(&an->ports);
+    atomic_count_init(&an->n_ports, 0);
     return an;
 }
 
@@ -113,6 +115,7 @@ acdc_netdev_port_unbind(struct acdc_netdev_port *port)
     ovsrcu_set(&port->handle, (struct acdc_port *) NULL);
     acdc_port_unbind(acdc_netdev_engine(port->owner), port->port_no);
     ovs_list_remove(&port->node);
+    atomic_count_dec(&port->owner->n_ports);
     port->owner = NULL;
 }
 
@@ -144,6 +147,7 @@ acdc_netdev_port_set(struct acdc_netdev *an, struct acdc_netdev_port *port,
         if (!port->owner) {
             port->owner = an;
             ovs_list_push_back(&an->ports, &port->node);
+            atomic_count_inc(&an->n_ports);
         }
         port->netdev = netdev;
         port->port_no = odp_to_u32(port_no);
@@ -174,6 +178,25 @@ acdc_netdev_port_uninit(struct acdc_netdev_port *port)
         acdc_netdev_port_unbind(port);
         ovs_mutex_unlock(&an->mutex);
     }
+}
+
+bool
+acdc_netdev_is_active(const struct acdc_netdev *an)
+{
+    return atomic_count_get(CONST_CAST(atomic_count *, &an->n_ports)) != 0;
+}
+
+uint32_t
+acdc_netdev_n_flows(const struct acdc_netdev *an)
+{
+    struct acdc *engine = acdc_netdev_engine(an);
+    struct acdc_stats stats;
+
+    if (!engine) {
+        return 0;
+    }
+    acdc_stats_get(engine, &stats);
+    return stats.n_flows;
 }
 
 /* Packets. */

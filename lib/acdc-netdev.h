@@ -64,6 +64,11 @@ acdc_netdev_port_get(const struct acdc_netdev_port *port)
     return ovsrcu_get(struct acdc_port *, &port->handle);
 }
 
+/* Whether any port is bound.  Any thread. */
+bool acdc_netdev_is_active(const struct acdc_netdev *);
+/* Connections that the engine follows.  Any thread. */
+uint32_t acdc_netdev_n_flows(const struct acdc_netdev *);
+
 /* What acdc_host_inject() made while acdc_process() ran on one batch: each
  * packet goes immediately before packet 'before'. */
 struct acdc_injected {

@@ -29,6 +29,8 @@ lib_libopenvswitch_la_SOURCES += \
 	acdc/acdc-table.c \
 	acdc/acdc-wire.h \
 	acdc/acdc.h \
+	lib/acdc-conn-cache.c \
+	lib/acdc-conn-cache.h \
 	lib/acdc-dpif-provider.h \
 	lib/acdc-dpif.c \
 	lib/acdc-dpif.h \

@@ -48,8 +48,16 @@ class Wire:
     """The bridge and the two devices."""
 
     def __init__(
-        self, ovs: Ovs, number: int = 0, mtu: int = 1500, tenant: str = TENANT, vnet: bool = False
+        self,
+        ovs: Ovs,
+        number: int = 0,
+        mtu: int = 1500,
+        tenant: str = TENANT,
+        vnet: bool = False,
+        headers: bool = False,
     ) -> None:
+        """With 'headers' the rules make Open vSwitch look at those: for ports alone it
+        needs no cache of connections."""
         self.ovs = ovs
         self.mtu = mtu
         self.tenant = tenant
@@ -63,6 +71,9 @@ class Wire:
         self.guest = ovs.add_tap(bridge, self.guest_name, mtu, vnet)
         self.uplink = ovs.add_tap(bridge, self.uplink_name, mtu, vnet)
         ovs.connect(bridge, self.guest_name, self.uplink_name)
+        for name in (self.guest_name, self.uplink_name) if headers else ():
+            match = f"in_port={ovs.ofport(name)},ip,nw_dst=192.0.2.1"
+            ovs.ofctl("add-flow", bridge, f"priority=40000,{match},actions=drop")
         self._settle = 0.0
         if datapath_type() == "system":
             self._warm_up()

@@ -18,7 +18,7 @@ from acdc_testlib.wire import Wire
 @pytest.fixture(scope="session")
 def session_wire() -> Iterator[Wire]:
     with Ovs() as ovs:
-        wire = Wire(ovs)
+        wire = Wire(ovs, headers=True)
         wire.reset()
         yield wire
 

@@ -86,3 +86,7 @@ def test_trunk_between_two_switches(address: str) -> None:
             assert counters["marked_ect"] > marked
             assert counters["feedback_bad"] == counters["forged"] == 0
             assert len(flow_list(host.appctl_json("acdc/dump-flows"))) == 1
+            if datapath_type() == "netdev" and ":" not in address:
+                # Data or ACKs, with the tag or without.
+                hits = int(host.unixctl("coverage/read-counter", "acdc_conn_hit"))
+                assert hits > (counters["egress_packets"] + counters["ingress_packets"]) / 2
