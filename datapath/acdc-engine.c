@@ -25,11 +25,6 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
     struct acdc_ctx ctx;
     unsigned int i;
 
-    for (i = 0; i < n; i++) {
-        pkts[i].verdict = ACDC_PASS;
-        pkts[i].edited = false;
-        pkts[i].writable = ACDC_W_UNKNOWN;
-    }
     if (!tenant) {
         return;
     }
@@ -39,6 +34,7 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
     ctx.port = port;
     ctx.tenant = tenant;
     ctx.policy = acdc_ptr_load(&tenant->policy);
+    ctx.table = acdc_ptr_load(&ctx.acdc->table);
     ctx.slot = &tenant->slots[acdc_slot()];
     ctx.dir = dir;
     ctx.exid = (uint16_t) acdc_a32_read(&ctx.acdc->exid);

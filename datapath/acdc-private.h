@@ -228,6 +228,7 @@ struct acdc_ctx {
     struct acdc_tenant *tenant;
     const struct acdc_policy *policy;
     struct acdc_slot_stats *slot;
+    struct acdc_table *table;   /* As of the beginning. */
     enum acdc_dir dir;
     uint16_t exid;
     uint32_t now_us, now_ms;
@@ -265,9 +266,12 @@ acdc_count(struct acdc_ctx *ctx, unsigned int counter, uint32_t n)
 
 int acdc_table_ensure(struct acdc *);
 /* Sets 'flow' of those of 'pkts' that are TCP: most likely it is theirs, and
- * by the time it is used in the cache. */
+ * by the time it is used in the cache.  Of the first few only; the second, to be
+ * called with each of 'pkts' in order before it is processed, goes on. */
 void acdc_table_find(const struct acdc_ctx *, struct acdc_pkt *pkts,
                      unsigned int n);
+void acdc_table_find_ahead(const struct acdc_ctx *, struct acdc_pkt *p,
+                           const struct acdc_pkt *end);
 /* RCU read section. */
 struct acdc_flow *acdc_flow_lookup(const struct acdc_ctx *,
                                    const struct acdc_pkt *);

@@ -197,15 +197,40 @@ prefetch_flow(const struct acdc_flow *f, const struct acdc_pkt *p)
 
 /* A flow comes from memory in steps: its bucket, the first flow of that, which
  * most often is the one, and where it is not the second (in a full table for
- * three in ten).  Each step is done for the whole batch, so that the packets
- * wait for memory together.  The second step has no branch that depends on
- * which it is: processors would mispredict it as often. */
+ * three in ten).  The first step is done for a whole batch, so that its packets
+ * wait for memory together.  The others have two or three cache lines a packet,
+ * and a processor waits for only so many at a time: they are done some packets
+ * ahead of the one that is processed. */
+enum { AHEAD = 4 };
+
+static ACDC_ALWAYS_INLINE void
+find_first(struct acdc_table *t, struct acdc_pkt *p)
+{
+    if (p->ip_version) {
+        p->flow = acdc_ptr_load(&t->buckets[p->hash & t->mask]);
+        prefetch_flow(p->flow, p);
+    }
+}
+
+/* Has no branch that depends on which it is: processors would mispredict it as
+ * often. */
+static ACDC_ALWAYS_INLINE void
+find_second(struct acdc_pkt *p)
+{
+    if (p->ip_version && p->flow) {
+        struct acdc_flow *next = acdc_ptr_load(&p->flow->next);
+
+        p->flow = p->flow->hash == p->hash ? p->flow : next;
+        prefetch_flow(p->flow, p);
+    }
+}
+
 void
 acdc_table_find(const struct acdc_ctx *ctx, struct acdc_pkt *pkts,
                 unsigned int n)
 {
     uint64_t basis = mix((uint64_t) ctx->acdc->seed << 32 | ctx->port->hash);
-    struct acdc_table *t = acdc_ptr_load(&ctx->acdc->table);
+    struct acdc_table *t = ctx->table;
     struct acdc_pkt *end = pkts + n;
     struct acdc_pkt *p;
 
@@ -215,19 +240,23 @@ acdc_table_find(const struct acdc_ctx *ctx, struct acdc_pkt *pkts,
             ACDC_PREFETCH(&t->buckets[p->hash & t->mask]);
         }
     }
-    for (p = pkts; p < end; p++) {
-        if (p->ip_version) {
-            p->flow = acdc_ptr_load(&t->buckets[p->hash & t->mask]);
-            prefetch_flow(p->flow, p);
-        }
+    for (p = pkts; p < end && p < pkts + 2 * AHEAD; p++) {
+        find_first(t, p);
     }
-    for (p = pkts; p < end; p++) {
-        if (p->ip_version && p->flow) {
-            struct acdc_flow *next = acdc_ptr_load(&p->flow->next);
+    for (p = pkts; p < end && p < pkts + AHEAD; p++) {
+        find_second(p);
+    }
+}
 
-            p->flow = p->flow->hash == p->hash ? p->flow : next;
-            prefetch_flow(p->flow, p);
-        }
+void
+acdc_table_find_ahead(const struct acdc_ctx *ctx, struct acdc_pkt *p,
+                      const struct acdc_pkt *end)
+{
+    if (end - p > 2 * AHEAD) {
+        find_first(ctx->table, p + 2 * AHEAD);
+    }
+    if (end - p > AHEAD) {
+        find_second(p + AHEAD);
     }
 }
 
