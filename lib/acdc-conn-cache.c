@@ -69,17 +69,19 @@ struct conn {
     uint16_t gen;               /* Must be that of the path. */
 };
 
-#define CONNS_IN_BUCKET 4
-struct bucket {
-    struct conn conns[CONNS_IN_BUCKET];
-};
-BUILD_ASSERT_DECL(sizeof(struct bucket) == CACHE_LINE_SIZE);
+/* A connection is in the cache line that its hash gives, or where that has no
+ * room in the one beside it: in the WAYS places that differ in the lowest bits
+ * of their numbers. */
+#define CONNS_IN_LINE 4
+#define WAYS (2 * CONNS_IN_LINE)
+BUILD_ASSERT_DECL(CONNS_IN_LINE * sizeof(struct conn) == CACHE_LINE_SIZE);
 
-#define MIN_BUCKETS 1024
+#define MIN_CONNS 4096
 
-/* Not more connections than three for each that the engine follows: both
- * directions, and what it takes to have few buckets full. */
-#define CONNS_PER_FLOW 3
+/* Not many more than four for each connection that the engine follows: two
+ * directions, and half of them free, with which one of a hundred finds no
+ * room. */
+#define CONNS_PER_FLOW 4
 
 /* The table may grow when a part (1 / ...) of what it holds found no room. */
 #define GROW_AFTER 4
@@ -106,10 +108,11 @@ struct source {
 struct acdc_conn_cache {
     const struct acdc_netdev *an;
     struct path *paths;         /* N_PATHS. */
-    struct bucket *buckets;
-    uint32_t mask;              /* Buckets - 1. */
+    struct conn *conns;
+    uint32_t n_conns;           /* A power of 2. */
     uint32_t pressure;          /* Connections without room since it was last
                                  * seen whether the table should grow. */
+    bool may_grow;              /* As seen then. */
     uint32_t sweep;             /* Path to look at next. */
     struct source *source;      /* Of the last batch. */
     struct source sources[N_SOURCES];   /* By the port's hash. */
@@ -117,10 +120,10 @@ struct acdc_conn_cache {
 
 /* The table. */
 
-static struct bucket *
-buckets_alloc(uint32_t n)
+static struct conn *
+conns_alloc(uint32_t n)
 {
-    return acdc_slab_alloc(n * sizeof(struct bucket));
+    return acdc_slab_alloc(n * sizeof(struct conn));
 }
 
 static struct acdc_conn_cache *
@@ -130,10 +133,11 @@ acdc_conn_cache_create(const struct acdc_netdev *an)
 
     cache->an = an;
     cache->paths = acdc_slab_alloc(N_PATHS * sizeof cache->paths[0]);
-    cache->buckets = buckets_alloc(MIN_BUCKETS);
-    cache->mask = MIN_BUCKETS - 1;
+    cache->conns = conns_alloc(MIN_CONNS);
+    cache->n_conns = MIN_CONNS;
+    cache->may_grow = true;
     cache->source = &cache->sources[0];
-    if (!cache->paths || !cache->buckets) {
+    if (!cache->paths || !cache->conns) {
         acdc_conn_cache_destroy(cache);
         return NULL;
     }
@@ -155,26 +159,26 @@ acdc_conn_cache_destroy(struct acdc_conn_cache *cache)
         }
     }
     acdc_slab_free(cache->paths);
-    if (cache->buckets) {
-        ovsrcu_postpone(acdc_slab_free, cache->buckets);
+    if (cache->conns) {
+        ovsrcu_postpone(acdc_slab_free, cache->conns);
     }
     free(cache);
 }
 
-/* Empties the table, for one of 'n' buckets.  Connections enter with their next
+/* Empties the table, for one of 'n' connections.  They enter with their next
  * packet again, so that no packet waits for all of them to be moved. */
 static void
-replace_buckets(struct acdc_conn_cache *cache, uint32_t n)
+replace_conns(struct acdc_conn_cache *cache, uint32_t n)
 {
-    struct bucket *new = buckets_alloc(n);
+    struct conn *new = conns_alloc(n);
 
     if (new) {
         /* Giving much memory back takes long; not in this thread. */
-        ovsrcu_postpone(acdc_slab_free, cache->buckets);
-        cache->buckets = new;
-        cache->mask = n - 1;
+        ovsrcu_postpone(acdc_slab_free, cache->conns);
+        cache->conns = new;
+        cache->n_conns = n;
     } else {
-        memset(cache->buckets, 0, (cache->mask + 1) * sizeof *new);
+        memset(cache->conns, 0, cache->n_conns * sizeof *new);
     }
 }
 
@@ -182,16 +186,18 @@ replace_buckets(struct acdc_conn_cache *cache, uint32_t n)
 static void
 note_pressure(struct acdc_conn_cache *cache)
 {
-    uint32_t n = cache->mask + 1;
-    uint32_t n_conns = n * CONNS_IN_BUCKET;
+    uint32_t n = cache->n_conns;
 
-    if (++cache->pressure >= n_conns / GROW_AFTER) {
+    if (++cache->pressure >= n / GROW_AFTER) {
         cache->pressure = 0;
-        if (n_conns < acdc_netdev_n_flows(cache->an)
-                      * (uint64_t) CONNS_PER_FLOW) {
-            replace_buckets(cache, 2 * n);
+        cache->may_grow = n < acdc_netdev_n_flows(cache->an)
+                              * (uint64_t) CONNS_PER_FLOW;
+        if (cache->may_grow) {
+            replace_conns(cache, 2 * n);
         }
     }
+    /* What will have room is not in vain. */
+    cache->source->useful += cache->may_grow;
 }
 
 /* Packets. */
@@ -273,14 +279,16 @@ parse(const struct dp_packet *packet, struct conn *conn)
     return ip_ofs;
 }
 
-/* Where a connection is.  Mixes its ports with the packet's 'hash', which a NIC
- * may make of the addresses alone, and of which queues have taken bits. */
-static inline struct bucket *
-get_bucket(const struct acdc_conn_cache *cache, const struct conn *conn,
-           uint32_t hash)
+/* The first of the places of a connection, which are the returned number with
+ * each of 0 to WAYS - 1 (exclusive or).  Mixes its ports with the packet's 'hash',
+ * which a NIC may make of the addresses alone, and of which queues have taken
+ * bits. */
+static inline uint32_t
+get_place(const struct acdc_conn_cache *cache, const struct conn *conn,
+          uint32_t hash)
 {
     hash = (hash ^ (OVS_FORCE uint32_t) conn->ports) * 0x9e3779b1;
-    return &cache->buckets[hash >> 8 & cache->mask];
+    return hash >> 6 & (cache->n_conns - CONNS_IN_LINE);
 }
 
 /* The hash that the EMC's look-up takes or makes, so that a connection has one
@@ -345,7 +353,7 @@ path_clear(struct acdc_conn_cache *cache, struct path *path)
         path->flow = NULL;
         if (!++path->gen) {
             /* Once round: connections of long ago must not fit again. */
-            replace_buckets(cache, cache->mask + 1);
+            replace_conns(cache, cache->n_conns);
             path->gen = 1;
         }
     }
@@ -501,7 +509,7 @@ acdc_conn_cache_find(struct acdc_conn_cache *cache,
                      const struct dp_packet_batch *batch, odp_port_t in_port,
                      struct acdc_conn_hits *hits)
 {
-    const struct bucket *buckets[NETDEV_MAX_BURST];
+    uint32_t places[NETDEV_MAX_BURST];
     const size_t n = dp_packet_batch_size(batch);
     struct conn keys[NETDEV_MAX_BURST];
     size_t ip_ofs[NETDEV_MAX_BURST];
@@ -522,9 +530,9 @@ acdc_conn_cache_find(struct acdc_conn_cache *cache,
         }
         ip_ofs[i] = parse(packet, &keys[i]);
         if (OVS_LIKELY(ip_ofs[i])) {
-            buckets[i] = get_bucket(cache, &keys[i],
-                                    get_hash(packet, &keys[i]));
-            OVS_PREFETCH(buckets[i]);
+            places[i] = get_place(cache, &keys[i],
+                                  get_hash(packet, &keys[i]));
+            OVS_PREFETCH(&cache->conns[places[i]]);
         }
     }
     DP_PACKET_BATCH_FOR_EACH (i, packet, batch) {
@@ -532,8 +540,8 @@ acdc_conn_cache_find(struct acdc_conn_cache *cache,
         const uint8_t *ip = data + ip_ofs[i];
 
         hits->flows[i] = NULL;
-        for (size_t j = 0; ip_ofs[i] && j < CONNS_IN_BUCKET; j++) {
-            const struct conn *conn = &buckets[i]->conns[j];
+        for (size_t j = 0; ip_ofs[i] && j < WAYS; j++) {
+            const struct conn *conn = &cache->conns[places[i] ^ j];
             const struct path *path;
 
             /* A connection may be there twice, as of two tags. */
@@ -577,35 +585,30 @@ acdc_conn_cache_insert(struct acdc_conn_cache *cache,
                        const struct dp_packet *packet,
                        struct dp_netdev_flow *flow)
 {
+    const uint8_t *data = dp_packet_data(packet);
+    odp_port_t in_port = packet->md.in_port.odp_port;
     struct conn *room = NULL;
-    struct bucket *bucket;
     struct path *path;
     struct conn new;
+    uint32_t place;
+    bool has_room;
     size_t ip_ofs = parse(packet, &new);
 
-    path = path_get(cache, packet, ip_ofs, flow);
-    if (!path) {
-        return;
-    }
-    new.path = path - cache->paths;
-    new.gen = path->gen;
-
-    bucket = get_bucket(cache, &new, dp_packet_get_rss_hash(packet));
-    for (size_t i = 0; i < CONNS_IN_BUCKET; i++) {
-        struct conn *conn = &bucket->conns[i];
+    place = get_place(cache, &new, dp_packet_get_rss_hash(packet));
+    for (size_t i = 0; i < WAYS; i++) {
+        struct conn *conn = &cache->conns[place ^ i];
         const struct path *its = &cache->paths[conn->path];
 
         if (conn->gen != its->gen || !is_alive(its)) {
-            room = conn;
+            room = room ? room : conn;
         } else if (conn->addrs == new.addrs && conn->ports == new.ports
-                   && conn->path == new.path) {
+                   && path_takes(its, data, ip_ofs, in_port)) {
             /* By another packet of the same batch. */
             return;
         }
     }
-    if (room) {
-        cache->source->useful++;
-    } else {
+    has_room = room != NULL;
+    if (!has_room) {
         uint32_t random = random_uint32();
 
         note_pressure(cache);
@@ -613,9 +616,17 @@ acdc_conn_cache_insert(struct acdc_conn_cache *cache,
             return;
         }
         /* Anew, as the table may be another. */
-        bucket = get_bucket(cache, &new, dp_packet_get_rss_hash(packet));
-        room = &bucket->conns[random / EVICT_INV_PROB % CONNS_IN_BUCKET];
+        place = get_place(cache, &new, dp_packet_get_rss_hash(packet));
+        room = &cache->conns[place ^ random / EVICT_INV_PROB % WAYS];
     }
-    *room = new;
-    COVERAGE_INC(acdc_conn_insert);
+
+    /* Last, as it costs more than all this. */
+    path = path_get(cache, packet, ip_ofs, flow);
+    if (path) {
+        cache->source->useful += has_room;
+        new.path = path - cache->paths;
+        new.gen = path->gen;
+        *room = new;
+        COVERAGE_INC(acdc_conn_insert);
+    }
 }

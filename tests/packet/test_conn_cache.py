@@ -307,8 +307,9 @@ def check_all(switch: Switch, frames: list[Frame], expected: Callable[[Frame], s
                 assert Counter(got.get(name, [])) == Counter(want)
 
 
-def test_connections_in_the_same_buckets(switch: Switch) -> None:
-    """Three in each, all of the same two hosts."""
+def test_connections_in_the_same_lines(switch: Switch) -> None:
+    """Three of four places taken, all by the same two hosts: of a full cache line's the
+    one beside it takes some."""
     switch.rules(
         "priority=2,in_port={guest},tcp,tp_dst=2000,actions=output:{uplink}",
         "priority=1,in_port={guest},tcp,actions=output:{other}",
@@ -316,7 +317,8 @@ def test_connections_in_the_same_buckets(switch: Switch) -> None:
     frames = [Frame(tp_src=1 + i // 2, tp_dst=2000 + i % 2) for i in range(3000)]
     before = switch.counter("hit")
     check_all(switch, frames, lambda f: "uplink" if f.tp_dst == 2000 else "other")
-    assert switch.counter("hit") > before + len(frames)
+    # Without it a tenth would find no room, with it a twenty-fifth.
+    assert switch.counter("hit") - before > 0.93 * 2 * len(frames)
 
 
 def test_flows_in_the_place_of_others(switch: Switch) -> None:
