@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -137,6 +138,19 @@ def _progress(title: str, now: float, seconds: float) -> None:
         print(text, end="\r" if live else "\n", file=sys.stderr, flush=True)
 
 
+def _missing(names: list[str]) -> list[str]:
+    """Of these congestion controls, those that the kernel has not.  Root, for whom it
+    loads modules."""
+    missing = []
+    for name in names:
+        with socket.socket() as probe:
+            try:
+                probe.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
+            except OSError:
+                missing.append(name)
+    return missing
+
+
 def _stacks(wanted: list[str] | None) -> list[str]:
     """Five, of what the kernel has without loading modules; the paper's order."""
     import acdc_mininet as am
@@ -242,6 +256,11 @@ def main() -> int:
         command = shlex.join(["sudo", "utilities/acdc-quickstart", *sys.argv[1:]])
         print(f"acdc-quickstart: run it as root: {command}", file=sys.stderr)
         return 2
+    if missing := _missing(args.stacks or []):
+        have = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+        parser.error(
+            f"argument --stacks: '{missing[0]}': want some of {','.join(have)}, which this kernel has"
+        )
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
     times: dict[str, float] = {}

@@ -22,9 +22,15 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "utilities" / "acdc-quickstart"
 
 
-def quickstart(*args: str | Path, timeout: float = 180) -> subprocess.CompletedProcess[str]:
+def quickstart(
+    *args: str | Path, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(arg) for arg in (PROGRAM, *args)], capture_output=True, text=True, timeout=timeout
+        [str(arg) for arg in (PROGRAM, *args)],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        env=os.environ | (env or {}),
     )
 
 
@@ -101,10 +107,19 @@ def test_targets(results: tuple[str, Path]) -> None:
         ["--jobs", "0"],
     ],
 )
-def test_wrong_arguments(args: list[str]) -> None:
-    done = quickstart(*args)
+def test_wrong_arguments(args: list[str], tmp_path: Path) -> None:
+    """Before anything is installed or built."""
+    done = quickstart(*args, "--output", tmp_path)
     assert done.returncode == 2
+    assert not list(tmp_path.iterdir())
     assert re.search(f"argument {args[0]}: '{args[1]}': want ", done.stderr)
+
+
+def test_stack_that_the_kernel_lacks(tmp_path: Path) -> None:
+    done = quickstart("--stacks", "cubic,nosuchstack", "--output", tmp_path)
+    assert done.returncode == 2
+    assert "argument --stacks: 'nosuchstack': want some of " in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_not_as_root() -> None:
@@ -116,10 +131,14 @@ def test_not_as_root() -> None:
 
 
 def test_failing_phase(tmp_path: Path) -> None:
-    """A stack that the kernel lacks ends it, with a message and a status."""
-    done = quickstart("--skip-build", "--output", tmp_path, "--stacks", "cubic,nosuchstack")
+    """Without a switch it ends, with a message and a status."""
+    broken = tmp_path / "env"
+    text = (ROOT / "build/env").read_text()
+    broken.write_text(re.sub(r"^OVS_VSWITCHD=.*", "OVS_VSWITCHD=/bin/false", text, flags=re.M))
+    assert "/bin/false" in broken.read_text()
+    done = quickstart("--skip-build", "--output", tmp_path, env={"ACDC_ENV": str(broken)})
     assert done.returncode == 1
-    assert "nosuchstack" in done.stderr
+    assert "acdc-quickstart: " in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "results.json").exists()
 

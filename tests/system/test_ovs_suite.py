@@ -30,3 +30,10 @@ def test_every_port_bound(tmp_path: Path) -> None:
         NUMBERS, "ok"
     ), done.stdout
     assert "ports were bound, in 4 tests" in done.stdout
+
+
+@pytest.mark.skipif(datapath_type() != "netdev", reason="these are of the userspace datapath")
+def test_number_of_no_test() -> None:
+    done = subprocess.run([COMMAND, "9999", "--arms", "bound"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "no test was run (9999)" in done.stderr
