@@ -78,9 +78,9 @@ BUILD_ASSERT_DECL(CONNS_IN_LINE * sizeof(struct conn) == CACHE_LINE_SIZE);
 
 #define MIN_CONNS 4096
 
-/* Not many more than four for each connection that the engine follows: two
- * directions, and half of them free, with which one of a hundred finds no
- * room. */
+/* The table grows while it has fewer places than four for each connection that
+ * the engine follows: two directions, and as many free, with which one of a
+ * hundred finds no room. */
 #define CONNS_PER_FLOW 4
 
 /* The table may grow when a part (1 / ...) of what it holds found no room. */
@@ -92,8 +92,8 @@ BUILD_ASSERT_DECL(CONNS_IN_LINE * sizeof(struct conn) == CACHE_LINE_SIZE);
 #define EVICT_INV_PROB 8
 
 /* A port is watched for PROBE packets.  If less than a part (1 / ...) of them
- * was found or newly entered (most is not for guests, or has no room), none is
- * looked at for REST batches. */
+ * was found, newly entered, or will be when the table has grown (most is not for
+ * guests, or has no room), none is looked at for REST batches. */
 #define PROBE_PACKETS 1024
 #define PROBE_USEFUL 8
 #define REST_BATCHES 1024
@@ -112,7 +112,7 @@ struct acdc_conn_cache {
     uint32_t n_conns;           /* A power of 2. */
     uint32_t pressure;          /* Connections without room since it was last
                                  * seen whether the table should grow. */
-    bool may_grow;              /* As seen then. */
+    bool may_grow;              /* As last seen. */
     uint32_t sweep;             /* Path to look at next. */
     struct source *source;      /* Of the last batch. */
     struct source sources[N_SOURCES];   /* By the port's hash. */
@@ -166,8 +166,9 @@ acdc_conn_cache_destroy(struct acdc_conn_cache *cache)
 }
 
 /* Empties the table, for one of 'n' connections.  They enter with their next
- * packet again, so that no packet waits for all of them to be moved. */
-static void
+ * packet again, so that no packet waits for all of them to be moved.  False:
+ * there is no memory, and the table is as it was. */
+static bool
 replace_conns(struct acdc_conn_cache *cache, uint32_t n)
 {
     struct conn *new = conns_alloc(n);
@@ -177,23 +178,26 @@ replace_conns(struct acdc_conn_cache *cache, uint32_t n)
         ovsrcu_postpone(acdc_slab_free, cache->conns);
         cache->conns = new;
         cache->n_conns = n;
-    } else {
-        memset(cache->conns, 0, cache->n_conns * sizeof *new);
     }
+    return new != NULL;
+}
+
+static void
+see_whether_may_grow(struct acdc_conn_cache *cache)
+{
+    cache->may_grow = cache->n_conns < acdc_netdev_n_flows(cache->an)
+                                       * (uint64_t) CONNS_PER_FLOW;
 }
 
 /* There was no room for a connection. */
 static void
 note_pressure(struct acdc_conn_cache *cache)
 {
-    uint32_t n = cache->n_conns;
-
-    if (++cache->pressure >= n / GROW_AFTER) {
+    if (++cache->pressure >= cache->n_conns / GROW_AFTER) {
         cache->pressure = 0;
-        cache->may_grow = n < acdc_netdev_n_flows(cache->an)
-                              * (uint64_t) CONNS_PER_FLOW;
+        see_whether_may_grow(cache);
         if (cache->may_grow) {
-            replace_conns(cache, 2 * n);
+            cache->may_grow = replace_conns(cache, 2 * cache->n_conns);
         }
     }
     /* What will have room is not in vain. */
@@ -280,9 +284,9 @@ parse(const struct dp_packet *packet, struct conn *conn)
 }
 
 /* The first of the places of a connection, which are the returned number with
- * each of 0 to WAYS - 1 (exclusive or).  Mixes its ports with the packet's 'hash',
- * which a NIC may make of the addresses alone, and of which queues have taken
- * bits. */
+ * each of 0 to WAYS - 1 (exclusive or).  Mixes its ports with the packet's
+ * 'hash', which a NIC may make of the addresses alone, and of which queues have
+ * taken bits. */
 static inline uint32_t
 get_place(const struct acdc_conn_cache *cache, const struct conn *conn,
           uint32_t hash)
@@ -353,7 +357,9 @@ path_clear(struct acdc_conn_cache *cache, struct path *path)
         path->flow = NULL;
         if (!++path->gen) {
             /* Once round: connections of long ago must not fit again. */
-            replace_conns(cache, cache->n_conns);
+            if (!replace_conns(cache, cache->n_conns)) {
+                memset(cache->conns, 0, cache->n_conns * sizeof *cache->conns);
+            }
             path->gen = 1;
         }
     }
@@ -471,7 +477,7 @@ sweep_paths(struct acdc_conn_cache *cache)
 
 /* True: what comes from this port is not worth a look now. */
 static bool
-source_rests(struct source *source, size_t n)
+source_rests(struct acdc_conn_cache *cache, struct source *source, size_t n)
 {
     if (source->rest) {
         source->rest--;
@@ -480,6 +486,8 @@ source_rests(struct source *source, size_t n)
     if (source->seen >= PROBE_PACKETS) {
         if (source->useful < source->seen / PROBE_USEFUL) {
             source->rest = REST_BATCHES;
+            /* There may be more connections since. */
+            see_whether_may_grow(cache);
         }
         source->seen = source->useful = 0;
     }
@@ -519,7 +527,7 @@ acdc_conn_cache_find(struct acdc_conn_cache *cache,
     sweep_paths(cache);
     cache->source = &cache->sources[hash_int(odp_to_u32(in_port), 0)
                                     % N_SOURCES];
-    if (source_rests(cache->source, n)) {
+    if (source_rests(cache, cache->source, n)) {
         return false;
     }
 
