@@ -84,7 +84,7 @@ BUILD_ASSERT_DECL(CONNS_IN_LINE * sizeof(struct conn) == CACHE_LINE_SIZE);
 #define CONNS_PER_FLOW 4
 
 /* The table may grow when a part (1 / ...) of what it holds found no room. */
-#define GROW_AFTER 4
+#define GROW_AFTER 16
 
 /* A connection that finds no room takes that of another with this probability:
  * one that sends packets gets it soon, a guest that makes up connections does
