@@ -475,10 +475,13 @@ sweep_paths(struct acdc_conn_cache *cache)
 
 /* Ports. */
 
-/* True: what comes from this port is not worth a look now. */
+/* True: what comes from the port of this batch of 'n' is not worth a look
+ * now. */
 static bool
-source_rests(struct acdc_conn_cache *cache, struct source *source, size_t n)
+source_rests(struct acdc_conn_cache *cache, size_t n)
 {
+    struct source *source = cache->source;
+
     if (source->rest) {
         source->rest--;
         return true;
@@ -527,7 +530,7 @@ acdc_conn_cache_find(struct acdc_conn_cache *cache,
     sweep_paths(cache);
     cache->source = &cache->sources[hash_int(odp_to_u32(in_port), 0)
                                     % N_SOURCES];
-    if (source_rests(cache, cache->source, n)) {
+    if (source_rests(cache, n)) {
         return false;
     }
 
