@@ -3,7 +3,7 @@
 /* Packets from a guest: forgeries removed, the guest's data followed and
  * policed, feedback about the data it received added, the ECT mark set. */
 
-#include "acdc-private.h"
+#include "acdc-table.h"
 
 /* A guest must not be able to forge feedback: what looks like ours goes. */
 static bool
@@ -32,7 +32,7 @@ strip_forged(struct acdc_ctx *ctx, struct acdc_pkt *p)
  * tells (as D-SACK tells the guest, RFC 3708), and until an ACK comes the
  * window cannot be changed anyway.  Reset for nothing to one segment, it would
  * wait for that delayed ACK again with each segment that follows. */
-static void
+static ACDC_NOINLINE void
 note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
                     const struct acdc_params *params,
                     const struct acdc_pkt *p, uint32_t end)
@@ -66,7 +66,7 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
 }
 
 /* Drops data that the guest was not allowed to send. */
-static void
+static ACDC_NOINLINE void
 drop_policed(struct acdc_ctx *ctx, struct acdc_pkt *p)
 {
     ACDC_COUNT(ctx, POLICED_PACKETS, 1);
@@ -278,7 +278,7 @@ add_feedback(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
  * Not where the flag counts something (RFC 9768), for which guests ask as for
  * ECN and get another answer than RFC 3168's.  Nor on what is segmented later,
  * where it would stay on the first segment alone. */
-static void
+static ACDC_NOINLINE void
 solicit_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
             const struct acdc_params *params, struct acdc_pkt *p)
 {

@@ -2,7 +2,8 @@
 
 /* The way in: one call for a batch of packets of one port. */
 
-#include "acdc-private.h"
+#include "acdc-parse.h"
+#include "acdc-table.h"
 
 /* Only those that were counted: in the kernel a batch is one packet. */
 static void
@@ -23,6 +24,7 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
 {
     struct acdc_tenant *tenant = acdc_ptr_load(&port->tenant);
     struct acdc_ctx ctx;
+    uint64_t basis;
     unsigned int i;
 
     if (!tenant) {
@@ -41,8 +43,11 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
     ctx.now_us = (uint32_t) acdc_div64(now, 1000);
     ctx.now_ms = (uint32_t) acdc_div64(now, 1000000);
 
+    basis = acdc_hash_basis(ctx.acdc, port);
     for (i = 0; i < n; i++) {
-        if (!acdc_pkt_parse(&pkts[i], ctx.exid)) {
+        if (acdc_likely(acdc_pkt_parse(&pkts[i], ctx.exid))) {
+            acdc_table_set_key(&ctx, &pkts[i], basis);
+        } else {
             acdc_count(&ctx, pkts[i].reason, 1);
             if (dir == ACDC_INGRESS
                 && pkts[i].reason != ACDC_C_UNTOUCHED_NOT_TCP) {

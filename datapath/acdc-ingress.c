@@ -3,7 +3,7 @@
 /* Packets to a guest: marks counted and hidden, feedback taken out and given
  * to the law, the window rewritten.  A guest never sees anything of ours. */
 
-#include "acdc-private.h"
+#include "acdc-table.h"
 
 /* Takes the guest's own ECN codepoint and clears the reserved bits.  Returns
  * true if the packet was ours to mark and arrived marked. */
@@ -70,21 +70,22 @@ is_near(const struct acdc_flow *f, const struct acdc_pkt *p)
            <= f->snd_nxt - f->snd_una + 2u * ACDC_PLAUSIBLE;
 }
 
-/* Whether it is of what the guest was seen to send. */
+/* Whether it is of what the guest was seen to send.  'near': is_near(), which
+ * one asks once for a packet, as taking its ACK number does not change it. */
 static inline bool
-is_valid_ack(const struct acdc_flow *f, const struct acdc_pkt *p)
+is_valid_ack(const struct acdc_flow *f, const struct acdc_pkt *p, bool near)
 {
-    return !seq_after(p->ack, f->snd_nxt) && is_near(f, p);
+    return near && !seq_after(p->ack, f->snd_nxt);
 }
 
 /* Whether the other end of the connection may have sent this now, and not
  * somebody who knows its addresses and ports but not its sequence numbers
  * (RFC 5961 section 5).  Nothing is that late or early: no network holds 16 MB
  * of a connection. */
-static bool
-is_plausible(const struct acdc_flow *f, const struct acdc_pkt *p)
+static inline bool
+is_plausible(const struct acdc_flow *f, const struct acdc_pkt *p, bool near)
 {
-    return seq_plausible(p->seq, f->rcv_nxt) && is_valid_ack(f, p);
+    return seq_plausible(p->seq, f->rcv_nxt) && is_valid_ack(f, p, near);
 }
 
 /* What a report adds to the one before.  False: nothing to be believed, and
@@ -126,7 +127,7 @@ read_feedback(struct acdc_ctx *ctx, struct acdc_flow *f,
 /* The other end does not report any more (its vSwitch was restarted, the
  * guest moved to a host without AC/DC): a mark that nobody returns is a lost
  * congestion signal, so fall back. */
-static void
+static inline void
 note_silence(struct acdc_ctx *ctx, struct acdc_flow *f,
              const struct acdc_params *params, uint32_t acked)
 {
@@ -138,13 +139,13 @@ note_silence(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
 }
 
-static void
+static ACDC_NOINLINE void
 sample_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
            const struct acdc_params *params, uint32_t ack)
 {
     uint32_t rtt;
 
-    if (!(f->flags & ACDC_F_RTT_PENDING) || seq_before(ack, f->rtt_seq)) {
+    if (seq_before(ack, f->rtt_seq)) {
         return;
     }
     f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;
@@ -170,7 +171,7 @@ sample_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
  * does not acknowledges two segments together, and one alone for a timer's sake
  * or for a while after the handshake: hence many in a row, each with more still in
  * flight. */
-static void
+static ACDC_NOINLINE void
 note_prompt_ack(struct acdc_ctx *ctx, struct acdc_flow *f, uint32_t acked)
 {
     if (!(f->flags & ACDC_F_SOLICITED) || acdc_flow_is_prompt(f)) {
@@ -225,8 +226,8 @@ note_lost(struct acdc_flow *f, const struct acdc_pkt *p, bool feedback)
 static void
 process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
             const struct acdc_params *params, const struct acdc_pkt *p,
-            bool fack, bool feedback, uint32_t d_ce, uint32_t d_total,
-            bool *duplicate, bool *update)
+            bool near, bool fack, bool feedback, uint32_t d_ce,
+            uint32_t d_total, bool *duplicate, bool *update)
 {
     /* A FACK is not the guest's word. */
     bool pure = !p->payload && !(p->tcp_flags & ACDC_TCP_FIN) && !fack;
@@ -236,7 +237,7 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
     bool loss, more_lost;
 
     *duplicate = *update = false;
-    if (!is_valid_ack(f, p)) {
+    if (!is_valid_ack(f, p, near)) {
         ACDC_COUNT(ctx, ACK_INVALID, 1);
         return;
     }
@@ -252,7 +253,9 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
         f->dupacks = 0;
         f->sack_loss = false;
         f->active_ms = ctx->now_ms;
-        sample_rtt(ctx, f, params, p->ack);
+        if (f->flags & ACDC_F_RTT_PENDING) {
+            sample_rtt(ctx, f, params, p->ack);
+        }
         if (acdc_unlikely(params->small_windows)) {
             note_prompt_ack(ctx, f, acked);
         }
@@ -290,12 +293,12 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
 
 /* The window that the peer offers, bytes; notes how far that reaches. */
 static inline uint32_t
-peer_window(struct acdc_flow *f, const struct acdc_pkt *p)
+peer_window(struct acdc_flow *f, const struct acdc_pkt *p, bool near)
 {
     uint16_t raw = acdc_pkt_window(p);
     uint32_t own = (uint32_t) raw << f->peer_wscale;
 
-    if (acdc_likely(is_near(f, p))) {
+    if (acdc_likely(near)) {
         f->peer_window = raw;
         if (!(f->flags & ACDC_F_EDGE)
             || seq_after(p->ack + own, f->peer_edge)) {
@@ -345,7 +348,7 @@ window_field(const struct acdc_flow *f, bool enforced, uint32_t own,
 static ACDC_ALWAYS_INLINE bool
 enforce(struct acdc_ctx *ctx, struct acdc_flow *f,
         const struct acdc_params *params, struct acdc_pkt *p, uint32_t own,
-        bool syn, bool duplicate, bool update)
+        bool near, bool syn, bool duplicate, bool update)
 {
     bool enforced = acdc_flow_enforced(f, params);
     /* The window of a SYN is not scaled (RFC 7323 section 2.2). */
@@ -383,7 +386,7 @@ enforce(struct acdc_ctx *ctx, struct acdc_flow *f,
             field = acdc_pkt_window(p);         /* This the guest is told. */
         }
     }
-    if (acdc_unlikely(!is_near(f, p))) {
+    if (acdc_unlikely(!near)) {
         return true;
     }
 
@@ -403,15 +406,15 @@ enforce(struct acdc_ctx *ctx, struct acdc_flow *f,
 /* A FACK ends here, unless it lets the guest send more: then it becomes the
  * window update that it is.  Never a smaller window: with the ACK number the
  * guest knows, Linux would take that for a duplicate ACK. */
-static void
+static ACDC_NOINLINE void
 finish_fack(struct acdc_ctx *ctx, struct acdc_flow *f,
-            const struct acdc_params *params, struct acdc_pkt *p)
+            const struct acdc_params *params, struct acdc_pkt *p, bool near)
 {
     uint16_t heard_window = f->peer_window, told_window = f->out_window;
     uint32_t told_edge = f->out_ack
                          + ((uint32_t) told_window << f->out_wscale);
     uint32_t right_edge = f->right_edge;
-    uint32_t own = peer_window(f, p);
+    uint32_t own = peer_window(f, p, near);
     uint32_t edge;
 
     if (!acdc_flow_enforced(f, params) || seq_before(p->ack, f->out_ack)
@@ -422,7 +425,7 @@ finish_fack(struct acdc_ctx *ctx, struct acdc_flow *f,
         p->verdict = ACDC_DROP;
         return;
     }
-    enforce(ctx, f, params, p, own, false, false, false);
+    enforce(ctx, f, params, p, own, near, false, false, false);
     edge = p->ack + ((uint32_t) f->out_window << f->out_wscale);
     if (!seq_after(edge, told_edge)
         || (p->ack == f->out_ack && f->out_window <= told_window)) {
@@ -438,15 +441,15 @@ finish_fack(struct acdc_ctx *ctx, struct acdc_flow *f,
 
 /* How far the data to the guest reaches.  Not by a packet that is corrupt or
  * of somebody else, who would get anywhere by steps: the guest will drop it. */
-static void
-note_data(struct acdc_flow *f, const struct acdc_pkt *p)
+static inline void
+note_data(struct acdc_flow *f, const struct acdc_pkt *p, bool near)
 {
     uint32_t end = p->seq + p->payload;
 
     if ((p->payload || (p->tcp_flags & ACDC_TCP_FIN))
         && seq_after(end, f->rcv_nxt)
         && !seq_after(p->seq, f->rcv_nxt + ACDC_PLAUSIBLE)
-        && (!(f->flags & ACDC_F_LAW) || is_near(f, p))) {
+        && (!(f->flags & ACDC_F_LAW) || near)) {
         f->rcv_nxt = end;
     }
 }
@@ -456,26 +459,26 @@ note_data(struct acdc_flow *f, const struct acdc_pkt *p)
  * this was under way and the connection is dead the guest answers with another
  * RST. */
 static void
-note_alive(struct acdc_flow *f, const struct acdc_pkt *p)
+note_alive(struct acdc_flow *f, const struct acdc_pkt *p, bool near)
 {
     uint32_t fins = f->flags & (ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER);
 
     if (f->state == ACDC_FLOW_CLOSED && !(p->tcp_flags & ACDC_TCP_RST)
         && fins != (ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER)
-        && is_plausible(f, p)) {
+        && is_plausible(f, p, near)) {
         acdc_flow_set_state(f, fins ? ACDC_FLOW_CLOSING
                                     : ACDC_FLOW_ESTABLISHED);
     }
 }
 
 /* The window that the guest is told when an ACK could not be edited. */
-static void
-note_told(struct acdc_flow *f, const struct acdc_pkt *p)
+static ACDC_NOINLINE void
+note_told(struct acdc_flow *f, const struct acdc_pkt *p, bool near)
 {
     uint32_t edge = p->ack + ((uint32_t) acdc_pkt_window(p) << f->out_wscale);
 
     if ((f->flags & ACDC_F_EDGE) && (p->tcp_flags & ACDC_TCP_ACK)
-        && is_near(f, p) && seq_after(edge, f->right_edge)) {
+        && near && seq_after(edge, f->right_edge)) {
         f->right_edge = edge;
     }
 }
@@ -486,7 +489,7 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     const struct acdc_params *params = acdc_flow_params(ctx, f);
     bool duplicate = false, update = false, feedback = false;
     uint32_t d_ce = 0, d_total = 0;
-    bool fack;
+    bool fack, near;
 
     f->seen_ms = ctx->now_ms;
     ACDC_COUNT(ctx, INGRESS_PACKETS, 1);
@@ -496,23 +499,25 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     }
     if (p->tcp_flags & ACDC_TCP_SYN) {
         if (acdc_synack_ingress(ctx, p, f, params)) {
-            enforce(ctx, f, params, p, acdc_pkt_window(p), true, false, false);
+            enforce(ctx, f, params, p, acdc_pkt_window(p), is_near(f, p), true,
+                    false, false);
         } else {
             ACDC_COUNT(ctx, UNTOUCHED_MIDSTREAM, 1);
         }
         return;
     }
 
+    near = is_near(f, p);
     fack = (p->opt_flags & ACDC_O_FEEDBACK) && !p->payload
            && (acdc_pkt_reserved(p) & ACDC_RES_FACK);
     if ((f->flags & ACDC_F_OFFERED) && (f->flags & ACDC_F_PEER)) {
         if (!acdc_pkt_make_writable(p)) {
             ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
-            note_data(f, p);
-            note_told(f, p);
+            note_data(f, p, near);
+            note_told(f, p, near);
             return;
         }
-        if ((p->opt_flags & ACDC_O_FEEDBACK) && !is_plausible(f, p)) {
+        if ((p->opt_flags & ACDC_O_FEEDBACK) && !is_plausible(f, p, near)) {
             ACDC_COUNT(ctx, FEEDBACK_BAD, 1);
         } else if (p->opt_flags & ACDC_O_FEEDBACK) {
             if (fack) {
@@ -543,7 +548,7 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         /* The guest's own marks, for the operator to see. */
         count_received(ctx, f, p, acdc_pkt_ecn(p) == ACDC_ECN_CE);
     }
-    note_data(f, p);
+    note_data(f, p, near);
     if (!(f->flags & ACDC_F_LAW)) {
         acdc_flow_note_end(ctx, f, p);
         p->verdict = fack ? ACDC_DROP : ACDC_PASS;
@@ -554,16 +559,16 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         && seq_after(p->ack, f->iss) && !seq_after(p->ack, f->snd_nxt)) {
         acdc_flow_set_state(f, ACDC_FLOW_ESTABLISHED);
     }
-    note_alive(f, p);
+    note_alive(f, p, near);
     if ((p->tcp_flags & ACDC_TCP_ACK) && !(p->tcp_flags & ACDC_TCP_RST)) {
-        process_ack(ctx, f, params, p, fack, feedback, d_ce, d_total,
+        process_ack(ctx, f, params, p, near, fack, feedback, d_ce, d_total,
                     &duplicate, &update);
         if (fack) {
-            finish_fack(ctx, f, params, p);
+            finish_fack(ctx, f, params, p, near);
             return;
         }
-        if (!enforce(ctx, f, params, p, peer_window(f, p), false, duplicate,
-                     update)) {
+        if (!enforce(ctx, f, params, p, peer_window(f, p, near), near, false,
+                     duplicate, update)) {
             p->verdict = ACDC_DROP;
             return;
         }
@@ -578,7 +583,7 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 }
 
 /* No flow: nothing of ours may reach the guest all the same. */
-static void
+static ACDC_NOINLINE void
 ingress_untracked(struct acdc_ctx *ctx, struct acdc_pkt *p)
 {
     uint8_t reserved = acdc_pkt_reserved(p);

@@ -75,7 +75,7 @@ is_window_limited(const struct acdc_law *l, uint32_t flight)
     return l->wnd < 2 * (uint64_t) flight;
 }
 
-static void
+static ACDC_NOINLINE void
 end_of_round(struct acdc_law *l, const struct acdc_law_env *e)
 {
     if (acdc_cc(l)->round && l->round_total) {
@@ -104,7 +104,7 @@ grow(struct acdc_law *l, const struct acdc_law_env *e, uint32_t acked)
     }
 }
 
-static void
+static ACDC_NOINLINE void
 cut(struct acdc_law *l, const struct acdc_law_env *e, enum acdc_cause cause)
 {
     uint32_t floor = acdc_law_floor(e);

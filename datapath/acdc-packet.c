@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 
-#include "acdc-packet.h"
+#include "acdc-parse.h"
 
 /* Ones' complement arithmetic (RFC 1071, RFC 1624). ------------------------ */
 
@@ -47,14 +47,6 @@ tcp_put8(struct acdc_pkt *p, unsigned int ofs, uint8_t value)
 }
 
 /* Parsing. ----------------------------------------------------------------- */
-
-static bool
-untouched(struct acdc_pkt *p, enum acdc_counter reason)
-{
-    p->ip_version = 0;
-    p->reason = (uint8_t) reason;
-    return false;
-}
 
 /* Finds the IP header behind Ethernet and VLAN tags. */
 static bool
@@ -162,9 +154,8 @@ parse_our_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len)
     }
 }
 
-/* Walks the TCP options from 'ofs' on.  Returns as parse_ip4(). */
-static enum acdc_counter
-parse_other_options(struct acdc_pkt *p, uint16_t exid, unsigned int ofs)
+enum acdc_counter
+acdc_pkt_parse_options(struct acdc_pkt *p, uint16_t exid, unsigned int ofs)
 {
     const uint8_t *tcp = acdc_pkt_tcp(p);
 
@@ -239,30 +230,6 @@ parse_other_options(struct acdc_pkt *p, uint16_t exid, unsigned int ofs)
     return ACDC_N_COUNTERS;
 }
 
-/* All of them.  First what most segments have and no more: feedback as we
- * write it, timestamps as in RFC 7323 appendix A. */
-static inline enum acdc_counter
-parse_options(struct acdc_pkt *p, uint16_t exid)
-{
-    const uint8_t *tcp = acdc_pkt_tcp(p);
-    unsigned int ofs = ACDC_TCP_HLEN;
-
-    if (ofs + ACDC_OPT_FB_LEN <= p->tcp_hlen
-        && acdc_get32(tcp + ofs) == (ACDC_FEEDBACK_WORD | exid)) {
-        p->fb_ofs = ACDC_TCP_HLEN;
-        p->opt_flags |= ACDC_O_FEEDBACK;
-        ofs += ACDC_OPT_FB_LEN;
-    }
-    if (ofs + 2 + ACDC_TCPOPT_TIMESTAMP_LEN <= p->tcp_hlen
-        && acdc_get32(tcp + ofs) == ACDC_TIMESTAMP_ALIGNED) {
-        p->ts_ofs = (uint8_t) (ofs + 2);
-        p->opt_flags |= ACDC_O_TIMESTAMP;
-        ofs += 2 + ACDC_TCPOPT_TIMESTAMP_LEN;
-    }
-    return acdc_likely(ofs == p->tcp_hlen) ? ACDC_N_COUNTERS
-                                           : parse_other_options(p, exid, ofs);
-}
-
 /* Finds the IP header, sets 'l3_ofs', '*ip_hlen' and '*ip_len'.  Returns as
  * parse_ip4(). */
 static enum acdc_counter
@@ -285,91 +252,16 @@ parse_network(struct acdc_pkt *p, uint32_t *ip_hlen, uint32_t *ip_len)
                                       : parse_ip6(p, avail, ip_hlen, ip_len);
 }
 
-/* The same for what most packets are: neither VLAN tags nor IP options.  False
- * if it is something else. */
-static inline bool
-parse_usual_network(struct acdc_pkt *p, uint32_t *ip_hlen, uint32_t *ip_len)
+enum acdc_counter
+acdc_pkt_parse_unusual(struct acdc_pkt *p, uint16_t exid)
 {
-    uint32_t l3_ofs = p->ethertype ? p->l3_ofs : ACDC_ETH_HLEN;
-    const uint8_t *ip = p->data + l3_ofs;
+    uint32_t ip_hlen, ip_len;
+    enum acdc_counter why = parse_network(p, &ip_hlen, &ip_len);
 
-    if (p->hlen < l3_ofs + ACDC_IP4_HLEN
-        || (p->ethertype ? p->ethertype : acdc_get16(p->data + 12))
-           != ACDC_ETHERTYPE_IP4
-        || ip[0] != (4 << 4 | ACDC_IP4_HLEN / 4)
-        || acdc_get16(ip + 6) & ACDC_IP4_FRAGMENT
-        || ip[9] != ACDC_IPPROTO_TCP) {
-        return false;
-    }
-    p->l3_ofs = (uint16_t) l3_ofs;
-    *ip_hlen = ACDC_IP4_HLEN;
-    *ip_len = acdc_get16(ip + 2);
-    return true;
-}
-
-bool
-acdc_pkt_parse(struct acdc_pkt *p, uint16_t exid)
-{
-    uint32_t ip_len, ip_hlen, tcp_hlen, avail;
-    enum acdc_counter why;
-    const uint8_t *tcp;
-
-    p->ip_version = 0;
-    p->opt_flags = 0;
-    p->fb_ofs = p->cap_ofs = p->sack_ofs = p->ws_ofs = p->ts_ofs = 0;
-    p->wscale = 0;
-    p->mss = 0;
-
-    if (!acdc_likely(parse_usual_network(p, &ip_hlen, &ip_len))) {
-        why = parse_network(p, &ip_hlen, &ip_len);
-        if (why != ACDC_N_COUNTERS) {
-            return untouched(p, why);
-        }
-    }
-    avail = p->hlen - p->l3_ofs;
-    /* A frame may be longer than its IP packet (Ethernet padding), not
-     * shorter. */
-    if (ip_len > p->len - p->l3_ofs || ip_len < ip_hlen + ACDC_TCP_HLEN
-        || avail < ip_hlen + ACDC_TCP_HLEN) {
-        return untouched(p, ACDC_C_UNTOUCHED_LENGTH);
-    }
-    p->l4_ofs = (uint16_t) (p->l3_ofs + ip_hlen);
-    tcp = acdc_pkt_tcp(p);
-    tcp_hlen = (tcp[12] >> 4) * 4u;
-    if (tcp_hlen < ACDC_TCP_HLEN || ip_hlen + tcp_hlen > ip_len
-        || ip_hlen + tcp_hlen > avail) {
-        return untouched(p, ACDC_C_UNTOUCHED_LENGTH);
-    }
-    p->tcp_hlen = (uint8_t) tcp_hlen;
-    p->payload = ip_len - ip_hlen - tcp_hlen;
-    p->tcp_flags = tcp[13];
-    p->seq = acdc_get32(tcp + 4);
-    p->ack = acdc_get32(tcp + 8);
-
-    /* Of SYN, FIN and RST at most one makes sense, and one of SYN, ACK and
-     * RST is on every segment of a connection (RFC 9293 section 3.10.7). */
-    switch (p->tcp_flags & (ACDC_TCP_SYN | ACDC_TCP_FIN | ACDC_TCP_RST)) {
-    case ACDC_TCP_SYN:
-    case ACDC_TCP_RST:
-        break;
-    case 0:
-    case ACDC_TCP_FIN:
-        if (p->tcp_flags & ACDC_TCP_ACK) {
-            break;
-        }
-        return untouched(p, ACDC_C_UNTOUCHED_FLAGS);
-    default:
-        return untouched(p, ACDC_C_UNTOUCHED_FLAGS);
-    }
-
-    if (tcp_hlen > ACDC_TCP_HLEN) {
-        why = parse_options(p, exid);
-        if (why != ACDC_N_COUNTERS) {
-            return untouched(p, why);
-        }
-    }
-    p->ip_version = acdc_pkt_ip(p)[0] >> 4;
-    return true;
+    return why == ACDC_N_COUNTERS
+           ? acdc_pkt_parse_tcp(p, exid, acdc_pkt_ip(p)[0] >> 4, ip_hlen,
+                                ip_len)
+           : why;
 }
 
 uint32_t
@@ -449,9 +341,11 @@ acdc_pkt_maybe_intact(const struct acdc_pkt *p)
 bool
 acdc_pkt_first_write(struct acdc_pkt *p)
 {
-    p->edited = acdc_host_writable(p);
-    p->writable = p->edited ? ACDC_W_YES : ACDC_W_NO;
-    return p->edited;
+    if (p->writable == ACDC_W_UNKNOWN) {
+        p->edited = acdc_host_writable(p);
+        p->writable = p->edited ? ACDC_W_YES : ACDC_W_NO;
+    }
+    return p->writable == ACDC_W_YES;
 }
 
 void
@@ -607,6 +501,18 @@ acdc_pkt_add_feedback(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
     return true;
 }
 
+/* Makes NOPs of 'len' bytes, 'front' bytes from the beginning of 'p', whose
+ * words sum up to 'sum', once what is in front was moved over them in vain. */
+static ACDC_NOINLINE void
+blank_moved(struct acdc_pkt *p, unsigned int front, unsigned int len,
+            uint32_t sum)
+{
+    memmove(p->data, p->data + len, front);
+    memset(p->data + front, ACDC_TCPOPT_NOP, len);
+    acdc_tcp_csum_change(p, acdc_csum_fold(sum), acdc_csum_fold(
+                             csum_add_bytes(0, p->data + front, len)));
+}
+
 /* Removes the option of 'len' bytes at 'ofs' of the TCP header, both multiples
  * of 4, whose words sum up to 'sum'. */
 static ACDC_ALWAYS_INLINE void
@@ -614,16 +520,11 @@ cut_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len,
            uint32_t sum)
 {
     unsigned int front = p->l4_ofs + ofs;
-    uint8_t *old = p->data;
 
-    memmove(old + len, old, front);
-    if (!acdc_host_pull(p, len)) {
-        /* Cannot be undone from a copy, the option is gone: rebuild it as
-         * NOPs in its place. */
-        memmove(old, old + len, front);
-        memset(old + front, ACDC_TCPOPT_NOP, len);
-        acdc_tcp_csum_change(p, acdc_csum_fold(sum), acdc_csum_fold(
-                                 csum_add_bytes(0, old + front, len)));
+    memmove(p->data + len, p->data, front);
+    if (acdc_unlikely(!acdc_host_pull(p, len))) {
+        /* The option is gone. */
+        blank_moved(p, front, len, sum);
         return;
     }
     acdc_tcp_csum_change(p, acdc_csum_fold(sum), 0);
@@ -639,7 +540,7 @@ blank_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len)
     }
 }
 
-static void
+static ACDC_NOINLINE void
 strip_any(struct acdc_pkt *p, uint16_t exid)
 {
     unsigned int ofs = ACDC_TCP_HLEN;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 
-/* Reading and editing one packet.  Every edit keeps IP and TCP checksums as
+/* What was read of one packet (acdc-parse.h), and editing it.  Every edit keeps IP and TCP checksums as
  * right, or as wrong, as they were (RFC 1624), and never touches payload. */
 
 #ifndef ACDC_PACKET_H
@@ -20,9 +20,6 @@ enum {
     ACDC_O_OTHER = 1 << 7,          /* Our ExID, but repeated or malformed. */
     ACDC_O_OURS = ACDC_O_CAPABILITY | ACDC_O_FEEDBACK | ACDC_O_OTHER,
 };
-
-/* acdc_pkt.writable. */
-enum { ACDC_W_UNKNOWN, ACDC_W_YES, ACDC_W_NO };
 
 static inline uint8_t *acdc_pkt_ip(const struct acdc_pkt *p)
 {
@@ -48,8 +45,8 @@ static inline uint8_t acdc_pkt_ecn(const struct acdc_pkt *p)
 {
     const uint8_t *ip = acdc_pkt_ip(p);
 
-    return p->ip_version == 4 ? ip[1] & ACDC_ECN_MASK
-                              : (ip[1] >> 4) & ACDC_ECN_MASK;
+    return acdc_likely(p->ip_version == 4) ? ip[1] & ACDC_ECN_MASK
+                                           : (ip[1] >> 4) & ACDC_ECN_MASK;
 }
 
 /* IPv4 options or IPv6 extension headers. */
@@ -90,12 +87,6 @@ static inline uint32_t acdc_pkt_mtu_len(const struct acdc_pkt *p)
     return acdc_pkt_ip_len(p) + tags;
 }
 
-/* Fills in the engine's fields of '*p'.  True if the engine understands the
- * packet as TCP and may edit it; else sets 'ip_version' to 0 and 'reason' to
- * the counter (enum acdc_counter) that says why not.  'exid' selects the
- * options that are ours. */
-bool acdc_pkt_parse(struct acdc_pkt *p, uint16_t exid);
-
 /* Whether the TCP checksum may be right: false only if it was verified and is
  * wrong.  A partial one is made later, with IP options the pseudo header may be
  * of another destination, and not all of the segment may be at hand. */
@@ -109,15 +100,15 @@ bool acdc_pkt_first_write(struct acdc_pkt *p);
 static inline bool
 acdc_pkt_make_writable(struct acdc_pkt *p)
 {
-    return p->writable == ACDC_W_YES
-           || (p->writable == ACDC_W_UNKNOWN && acdc_pkt_first_write(p));
+    return acdc_likely(p->writable == ACDC_W_YES) || acdc_pkt_first_write(p);
 }
 
+/* Both halves' sum, with its carry, comes to be in the upper one, as in Linux'
+ * csum_fold(). */
 static inline uint16_t
 acdc_csum_fold(uint32_t sum)
 {
-    sum = (sum & 0xffff) + (sum >> 16);
-    return (uint16_t) (sum + (sum >> 16));
+    return (uint16_t) ((sum + (sum << 16 | sum >> 16)) >> 16);
 }
 
 /* HC' = ~(~HC + ~m + m'), RFC 1624 equation 3, for all words at once. */

@@ -29,6 +29,7 @@
 #define acdc_likely(X) likely(X)
 #define acdc_unlikely(X) unlikely(X)
 #define ACDC_ALWAYS_INLINE __always_inline
+#define ACDC_NOINLINE noinline
 #define ACDC_BUILD_ASSERT(X) BUILD_BUG_ON(!(X))
 #define ACDC_STATIC_ASSERT(X) _Static_assert(X, #X)
 #define ACDC_PREFETCH(P) prefetch(P)
@@ -91,6 +92,8 @@ static inline u64 acdc_div64(u64 a, u64 b) { return div64_u64(a, b); }
 #define acdc_unlikely(X) __builtin_expect(!!(X), 0)
 /* For what is worth a copy where it is needed most. */
 #define ACDC_ALWAYS_INLINE inline __attribute__((always_inline))
+/* For what few packets need: in line it takes registers from all others. */
+#define ACDC_NOINLINE __attribute__((noinline))
 #define ACDC_BUILD_ASSERT(X) _Static_assert(X, #X)
 #define ACDC_STATIC_ASSERT(X) _Static_assert(X, #X)
 #define ACDC_PREFETCH(P) __builtin_prefetch(P)
@@ -208,8 +211,8 @@ void acdc_host_free(void *p);
 uint8_t *acdc_host_push(struct acdc_pkt *p, unsigned int n);
 uint8_t *acdc_host_pull(struct acdc_pkt *p, unsigned int n);
 
-/* Called once before the first write to a packet: makes the first 'p->hlen'
- * bytes private to this packet (an skb may be cloned) and updates 'p->data'.
+/* Called once before the first write to a packet of which it is not known
+ * ('p->writable' is ACDC_W_UNKNOWN): makes the first 'p->hlen' bytes private to this packet (an skb may be cloned) and updates 'p->data'.
  * False when there is no memory. */
 bool acdc_host_writable(struct acdc_pkt *p);
 

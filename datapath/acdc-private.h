@@ -262,52 +262,12 @@ acdc_count(struct acdc_ctx *ctx, unsigned int counter, uint32_t n)
 }
 #define ACDC_COUNT(CTX, SYMBOL, N) acdc_count(CTX, ACDC_C_##SYMBOL, N)
 
-/* acdc-table.c: the flow table. ------------------------------------------- */
+/* acdc-table.c: the flow table, but for what acdc-table.h has. -------------- */
 
 int acdc_table_ensure(struct acdc *);
-/* Sets 'flow' of those of 'pkts' that are TCP: most likely it is theirs, and
- * by the time it is used in the cache.  Of the first few only; the second, to be
- * called with each of 'pkts' in order before it is processed, goes on. */
-void acdc_table_find(const struct acdc_ctx *, struct acdc_pkt *pkts,
-                     unsigned int n);
-void acdc_table_find_ahead(const struct acdc_ctx *, struct acdc_pkt *p,
-                           const struct acdc_pkt *end);
 /* RCU read section. */
 struct acdc_flow *acdc_flow_lookup(const struct acdc_ctx *,
                                    const struct acdc_pkt *);
-/* Whether 'p' is of 'f'. */
-bool acdc_flow_equals6(const struct acdc_ctx *, const struct acdc_flow *f,
-                       const struct acdc_pkt *p);
-static inline bool
-acdc_flow_equals(const struct acdc_ctx *ctx, const struct acdc_flow *f,
-                 const struct acdc_pkt *p)
-{
-    return f->hash == p->hash && f->addrs == p->addrs && f->ports == p->ports
-           && f->port == ctx->port
-           && (acdc_likely(p->addrs) || acdc_flow_equals6(ctx, f, p));
-}
-
-/* The flow of a packet for which acdc_table_find() was called, locked, or
- * NULL.  What that found may be dead meanwhile, and another flow in its
- * place. */
-static inline struct acdc_flow *
-acdc_flow_lock(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
-{
-    struct acdc_flow *f = p->flow;
-
-    if (acdc_unlikely(!f) || !acdc_flow_equals(ctx, f, p)) {
-        f = acdc_flow_lookup(ctx, p);
-    }
-    while (f) {
-        acdc_lock(&f->lock);
-        if (acdc_likely(!(f->flags & ACDC_F_DEAD))) {
-            break;
-        }
-        acdc_unlock(&f->lock);
-        f = acdc_flow_lookup(ctx, p);
-    }
-    return f;
-}
 /* For a SYN.  NULL, with '*why' set to the counter, if there is no room, no
  * memory or no quota left. */
 struct acdc_flow *acdc_flow_create(struct acdc_ctx *, struct acdc_pkt *,

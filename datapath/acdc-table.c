@@ -7,7 +7,7 @@
  * ovs-vswitchd has cmap and the kernel rhashtable; the engine has to be the
  * same in both. */
 
-#include "acdc-private.h"
+#include "acdc-table.h"
 
 static uint32_t
 buckets_for(uint32_t max_flows)
@@ -82,19 +82,6 @@ acdc_table_ensure(struct acdc *a)
 
 /* Hash. -------------------------------------------------------------------- */
 
-/* The finalizer of MurmurHash3 mixes two words at a time; the seed is secret,
- * so that nobody can aim at one bucket. */
-static uint64_t
-mix(uint64_t h)
-{
-    h ^= h >> 33;
-    h *= 0xff51afd7ed558ccdull;
-    h ^= h >> 33;
-    h *= 0xc4ceb9fe1a85ec53ull;
-    h ^= h >> 33;
-    return h;
-}
-
 static uint64_t
 get64(const uint8_t *p)
 {
@@ -113,33 +100,17 @@ addresses6(const struct acdc_ctx *ctx, const struct acdc_pkt *p,
     *remote = ctx->dir == ACDC_EGRESS ? dst : src;
 }
 
-/* Which connection 'p' is of, seen from the guest: its 'addrs' and 'ports', as
- * in struct acdc_flow, and 'hash'.  'basis' is the port's. */
-static void
-set_key(const struct acdc_ctx *ctx, struct acdc_pkt *p, uint64_t basis)
+uint64_t
+acdc_hash_mix6(const struct acdc_ctx *ctx, const struct acdc_pkt *p,
+               uint64_t h)
 {
-    const uint8_t *ip = acdc_pkt_ip(p);
-    uint64_t h;
+    const uint8_t *local, *remote;
 
-    p->ports = acdc_get32(acdc_pkt_tcp(p));
-    p->addrs = p->ip_version == 4 ? get64(ip + 12) : 0;
-    if (ctx->dir == ACDC_INGRESS) {
-        p->ports = p->ports << 16 | p->ports >> 16;
-        p->addrs = p->addrs << 32 | p->addrs >> 32;
-    }
-    h = mix(basis ^ p->ports);
-    if (acdc_likely(p->ip_version == 4)) {
-        h = mix(h ^ p->addrs);
-    } else {
-        const uint8_t *local, *remote;
-
-        addresses6(ctx, p, &local, &remote);
-        h = mix(h ^ get64(local));
-        h = mix(h ^ get64(local + 8));
-        h = mix(h ^ get64(remote));
-        h = mix(h ^ get64(remote + 8));
-    }
-    p->hash = (uint32_t) (h ^ h >> 32);
+    addresses6(ctx, p, &local, &remote);
+    h = acdc_hash_mix(h ^ get64(local));
+    h = acdc_hash_mix(h ^ get64(local + 8));
+    h = acdc_hash_mix(h ^ get64(remote));
+    return acdc_hash_mix(h ^ get64(remote + 8));
 }
 
 /* Lookup. ------------------------------------------------------------------ */
@@ -177,104 +148,6 @@ struct acdc_flow *
 acdc_flow_lookup(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
 {
     return lookup_in(acdc_ptr_load(&ctx->acdc->table), ctx, p);
-}
-
-/* What a packet reads and writes, see struct acdc_flow.  Always inline because
- * gcc 12 finds that as a function it would do nothing, and leaves it out. */
-static ACDC_ALWAYS_INLINE void
-prefetch_flow(const struct acdc_flow *f, const struct acdc_pkt *p)
-{
-    const char *line = (const char *) f;
-
-    if (f) {
-        ACDC_PREFETCH(line);
-        ACDC_PREFETCH(line + ACDC_CACHE_LINE);
-        if (p->opt_flags & ACDC_O_FEEDBACK) {
-            ACDC_PREFETCH(line + 2 * ACDC_CACHE_LINE);
-        }
-    }
-}
-
-/* A flow comes from memory in steps: its bucket, the first flow of that, which
- * most often is the one, where it is not the second (in a full table for three
- * in ten), or the third (for one in ten).  The first step is done for a whole
- * batch, so that its packets wait for memory together.  The others have two or
- * three cache lines a packet, and a processor waits for only so many at a time:
- * they are done some packets ahead of the one that is processed. */
-enum { AHEAD = 4 };
-
-static ACDC_ALWAYS_INLINE void
-find_first(struct acdc_table *t, struct acdc_pkt *p)
-{
-    if (p->ip_version) {
-        p->flow = acdc_ptr_load(&t->buckets[p->hash & t->mask]);
-        prefetch_flow(p->flow, p);
-    }
-}
-
-/* Has no branch that depends on which it is: processors would mispredict it as
- * often. */
-static ACDC_ALWAYS_INLINE void
-find_second(struct acdc_pkt *p)
-{
-    if (p->ip_version && p->flow) {
-        struct acdc_flow *next = acdc_ptr_load(&p->flow->next);
-
-        p->flow = p->flow->hash == p->hash ? p->flow : next;
-        prefetch_flow(p->flow, p);
-    }
-}
-
-/* Has one: it is rare. */
-static ACDC_ALWAYS_INLINE void
-find_third(struct acdc_pkt *p)
-{
-    if (p->ip_version && p->flow
-        && acdc_unlikely(p->flow->hash != p->hash)) {
-        p->flow = acdc_ptr_load(&p->flow->next);
-        prefetch_flow(p->flow, p);
-    }
-}
-
-void
-acdc_table_find(const struct acdc_ctx *ctx, struct acdc_pkt *pkts,
-                unsigned int n)
-{
-    uint64_t basis = mix((uint64_t) ctx->acdc->seed << 32 | ctx->port->hash);
-    struct acdc_table *t = ctx->table;
-    struct acdc_pkt *end = pkts + n;
-    struct acdc_pkt *p;
-
-    for (p = pkts; p < end; p++) {
-        if (p->ip_version) {
-            set_key(ctx, p, basis);
-            ACDC_PREFETCH(&t->buckets[p->hash & t->mask]);
-        }
-    }
-    for (p = pkts; p < end && p - pkts < 3 * AHEAD; p++) {
-        find_first(t, p);
-    }
-    for (p = pkts; p < end && p - pkts < 2 * AHEAD; p++) {
-        find_second(p);
-    }
-    for (p = pkts; p < end && p - pkts < AHEAD; p++) {
-        find_third(p);
-    }
-}
-
-void
-acdc_table_find_ahead(const struct acdc_ctx *ctx, struct acdc_pkt *p,
-                      const struct acdc_pkt *end)
-{
-    if (end - p > 3 * AHEAD) {
-        find_first(ctx->table, p + 3 * AHEAD);
-    }
-    if (end - p > 2 * AHEAD) {
-        find_second(p + 2 * AHEAD);
-    }
-    if (end - p > AHEAD) {
-        find_third(p + AHEAD);
-    }
 }
 
 void

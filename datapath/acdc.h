@@ -170,6 +170,10 @@ enum acdc_verdict {
     ACDC_DROP,                  /* Free it: a FACK, or policed. */
 };
 
+/* acdc_pkt.writable.  Of an unknown one the host is asked before the first
+ * write, see acdc_host_writable(). */
+enum { ACDC_W_UNKNOWN, ACDC_W_YES, ACDC_W_NO };
+
 /* A packet as the host shows it to the engine. */
 struct acdc_pkt {
     /* Set by the host. */
@@ -186,12 +190,15 @@ struct acdc_pkt {
     bool csum_partial;          /* The TCP checksum field holds the sum of the
                                  * pseudo header only, the rest is left to
                                  * offload. */
+    uint8_t writable;           /* ACDC_W_*: whether headers are private,
+                                 * updated. */
     void *host;                 /* The host's packet. */
     void *aux;                  /* For acdc_host_*(). */
 
     /* Set by the engine for the host. */
     uint8_t verdict;            /* enum acdc_verdict. */
-    bool edited;                /* Some byte was changed. */
+    bool edited;                /* Some byte was changed; not set where it was
+                                 * 'writable' from the beginning. */
 
     /* The engine's, see acdc-packet.h. */
     uint8_t ip_version;         /* 4, 6, or 0: not understood. */
@@ -200,7 +207,6 @@ struct acdc_pkt {
     uint8_t tcp_flags;
     uint8_t fb_ofs, cap_ofs, sack_ofs, ws_ofs, ts_ofs;  /* In the TCP header,
                                                          * 0: none. */
-    uint8_t writable;
     uint16_t l4_ofs;
     uint32_t payload;
     uint32_t seq, ack;
@@ -217,7 +223,7 @@ struct acdc_pkt {
 };
 
 /* Initializes what the host does not care to set.  The rest is set by
- * acdc_pkt_parse() and acdc_table_find(): of a memset() of this size gcc makes
+ * acdc_pkt_parse(), acdc_table_set_key() and acdc_table_find(): of a memset() of this size gcc makes
  * "rep stos", which takes long to start. */
 static inline void
 acdc_pkt_init(struct acdc_pkt *p, uint8_t *data, uint32_t len, uint32_t hlen)
@@ -231,7 +237,7 @@ acdc_pkt_init(struct acdc_pkt *p, uint8_t *data, uint32_t len, uint32_t hlen)
     p->verdict = ACDC_PASS;
     p->edited = false;
     p->ip_version = 0;
-    p->writable = 0;            /* Not known. */
+    p->writable = ACDC_W_UNKNOWN;
     p->ip_change = p->tcp_change = 0;
 }
 

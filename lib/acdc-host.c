@@ -62,15 +62,16 @@ acdc_host_move(struct acdc_pkt *p, struct dp_packet *b, int n)
     dp_packet_set_size(b, dp_packet_size(b) + n);
 #endif
 
-    p->data = dp_packet_data(b);
+    p->data -= n;
     p->len += n;
     p->hlen += n;
     return p->data;
 }
 
 /* Makes 'n' bytes of headroom in 'b', which has less.  dp_packet_resize()
- * would do that for some packets and abort for others. */
-static bool
+ * would do that for some packets and abort for others.  Not in line: few
+ * packets need it. */
+static ACDC_NOINLINE bool
 acdc_host_make_headroom(struct dp_packet *b, unsigned int n)
 {
     size_t size = dp_packet_size(b);
@@ -114,9 +115,14 @@ acdc_host_push(struct acdc_pkt *p, unsigned int n)
 {
     struct dp_packet *b = p->host;
 
-    if (n > ACDC_HOST_HEADROOM || dp_packet_size(b) + n > UINT16_MAX
-        || (n > dp_packet_headroom(b) && !acdc_host_make_headroom(b, n))) {
+    if (n > ACDC_HOST_HEADROOM || dp_packet_size(b) + n > UINT16_MAX) {
         return NULL;
+    }
+    if (OVS_UNLIKELY(n > dp_packet_headroom(b))) {
+        if (!acdc_host_make_headroom(b, n)) {
+            return NULL;
+        }
+        p->data = dp_packet_data(b);
     }
     return acdc_host_move(p, b, n);
 }
@@ -128,7 +134,8 @@ acdc_host_pull(struct acdc_pkt *p, unsigned int n)
 }
 
 /* The packets of a batch are private to it, except mbufs whose buffer a DPDK
- * driver or library shares. */
+ * driver or library shares.  Asked of what acdc_netdev_is_private() does not
+ * know to be. */
 bool
 acdc_host_writable(struct acdc_pkt *p OVS_UNUSED)
 {

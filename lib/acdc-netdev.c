@@ -201,6 +201,20 @@ acdc_netdev_n_flows(const struct acdc_netdev *an)
 
 /* Packets. */
 
+/* Whether acdc_host_writable() need not be asked: so it is with most packets. */
+static inline bool
+acdc_netdev_is_private(const struct dp_packet *b OVS_UNUSED)
+{
+#ifdef DPDK_NETDEV
+    const struct rte_mbuf *m = &b->mbuf;
+
+    return (b->source != DPBUF_DPDK
+            || (rte_mbuf_refcnt_read(m) == 1 && RTE_MBUF_DIRECT(m)));
+#else
+    return true;
+#endif
+}
+
 /* Shows the packets of 'batch' to the engine. */
 static void
 acdc_netdev_process(struct acdc_port *port, enum acdc_dir dir,
@@ -222,6 +236,8 @@ acdc_netdev_process(struct acdc_port *port, enum acdc_dir dir,
 #endif
         OVS_PREFETCH(dp_packet_data(b));
         acdc_pkt_init(&pkts[i], dp_packet_data(b), len, hlen);
+        pkts[i].writable = (acdc_netdev_is_private(b) ? ACDC_W_YES
+                            : ACDC_W_UNKNOWN);
         if (OVS_UNLIKELY(b->packet_type != htonl(PT_ETH))) {
             /* Begins with the network layer.  Of another namespace than
              * ethertypes: nothing that the engine knows. */

@@ -21,12 +21,14 @@ lib_libopenvswitch_la_SOURCES += \
 	acdc/acdc-match.c \
 	acdc/acdc-packet.c \
 	acdc/acdc-packet.h \
+	acdc/acdc-parse.h \
 	acdc/acdc-platform-user.c \
 	acdc/acdc-platform.h \
 	acdc/acdc-policy.c \
 	acdc/acdc-private.h \
 	acdc/acdc-stats.c \
 	acdc/acdc-table.c \
+	acdc/acdc-table.h \
 	acdc/acdc-wire.h \
 	acdc/acdc.h \
 	lib/acdc-conn-cache.c \

@@ -208,6 +208,7 @@ make(struct acdc_pkt *p, struct buffer *b, uint32_t i,
         acdc_put16(tcp + 16, tcp_checksum(ip, tcp, (uint32_t) (opt - tcp)));
     }
     acdc_pkt_init(p, b->frame, ACDC_ETH_HLEN + len, ACDC_ETH_HLEN + len);
+    p->writable = ACDC_W_YES;   /* As ovs-vswitchd says of most packets. */
 }
 
 static const struct segment ack_ect0 = {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "acdc-packet.h"
+#include "acdc-parse.h"
 
 static uint32_t
 unhex(const char *text, uint8_t *data)

@@ -234,15 +234,15 @@ class Cubic:
         """Seconds until W_max."""
         return float(((self.w_max - self.wnd_start) / self.mss / self.C) ** (1 / 3))
 
-    def target(self, now_ms: float, rtt: float) -> float:
+    def target(self, now_ms: float, rtt: float, error_ms: float = 0) -> float:
+        """With so many milliseconds more (or less) from or to K."""
         t = (now_ms - self.start_ms) / 1000
         cubic = self.C * (t + rtt - self.k) ** 3 * self.mss + self.w_max
         growth = 3 * (1 - self.beta) / (1 + self.beta)
         reno = self.wnd_start + growth * t / rtt * self.mss
-        return max(cubic, reno)
+        # W_est starts at W_cubic(0).
+        return max(cubic + error_ms * self.slope(t + rtt), reno + error_ms * self.slope(0))
 
-    def slope(self, now_ms: float, rtt: float) -> float:
-        """Bytes that a millisecond more or less makes, at most."""
-        t = (now_ms - self.start_ms) / 1000 + rtt
-        cubic = 3 * self.C * (abs(t - self.k) + 0.002) ** 2 * self.mss / 1000
-        return cubic
+    def slope(self, t: float) -> float:
+        """Bytes that a millisecond makes at 't' seconds, at most."""
+        return 3 * self.C * (abs(t - self.k) + 0.002) ** 2 * self.mss / 1000

@@ -9,6 +9,7 @@
 #ifndef HOST_H
 #define HOST_H 1
 
+#include "acdc-parse.h"
 #include "acdc-private.h"
 
 struct packet {

@@ -228,6 +228,17 @@ test_no_memory(void)
        "not writable: not stripped");
     host_fail(HOST_WRITABLE, 0, 0);
     ok(packet_same(p, same) && !pkt.edited, "and nothing changed");
+
+    packet_parse(p, &pkt);
+    pkt.host = p;
+    pkt.writable = ACDC_W_NO;
+    ok(!acdc_pkt_strip(&pkt, ACDC_OPT_EXID) && packet_same(p, same),
+       "said not to be writable: not stripped");
+    pkt.writable = ACDC_W_YES;
+    host_fail(HOST_WRITABLE, 1, -1);
+    ok(acdc_pkt_strip(&pkt, ACDC_OPT_EXID) && !packet_same(p, same),
+       "said to be writable: the host is not asked");
+    host_fail(HOST_WRITABLE, 0, 0);
     packet_free(p);
     packet_free(same);
 }

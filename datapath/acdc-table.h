@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+
+/* Finding the flows of a batch, in line: one step for all of its packets, then
+ * those that fetch some packets ahead of the one that is processed. */
+
+#ifndef ACDC_TABLE_H
+#define ACDC_TABLE_H 1
+
+#include "acdc-private.h"
+
+/* Hash. -------------------------------------------------------------------- */
+
+/* The finalizer of MurmurHash3 mixes two words at a time; the seed is secret,
+ * so that nobody can aim at one bucket. */
+static inline uint64_t
+acdc_hash_mix(uint64_t h)
+{
+    h ^= h >> 33;
+    h *= 0xff51afd7ed558ccdull;
+    h ^= h >> 33;
+    h *= 0xc4ceb9fe1a85ec53ull;
+    h ^= h >> 33;
+    return h;
+}
+
+/* Of all hashes for a port. */
+static inline uint64_t
+acdc_hash_basis(const struct acdc *acdc, const struct acdc_port *port)
+{
+    return acdc_hash_mix((uint64_t) acdc->seed << 32 | port->hash);
+}
+
+/* With the addresses of an IPv6 packet. */
+uint64_t acdc_hash_mix6(const struct acdc_ctx *, const struct acdc_pkt *p,
+                        uint64_t h);
+
+/* Which connection 'p' is of, seen from the guest: its 'addrs' and 'ports', as
+ * in struct acdc_flow, and 'hash'.  Fetches its bucket.  'basis' is the
+ * port's. */
+static ACDC_ALWAYS_INLINE void
+acdc_table_set_key(const struct acdc_ctx *ctx, struct acdc_pkt *p,
+                   uint64_t basis)
+{
+    const uint8_t *addrs = acdc_pkt_ip(p) + 12;
+    uint32_t ports = acdc_get32(acdc_pkt_tcp(p));
+    uint64_t h;
+
+    if (ctx->dir == ACDC_INGRESS) {
+        ports = ports << 16 | ports >> 16;
+    }
+    h = acdc_hash_mix(basis ^ ports);
+    p->ports = ports;
+    if (acdc_likely(p->ip_version == 4)) {
+        uint64_t src = acdc_get32(addrs), dst = acdc_get32(addrs + 4);
+
+        p->addrs = ctx->dir == ACDC_EGRESS ? src << 32 | dst : dst << 32 | src;
+        h = acdc_hash_mix(h ^ p->addrs);
+    } else {
+        p->addrs = 0;
+        h = acdc_hash_mix6(ctx, p, h);
+    }
+    p->hash = (uint32_t) (h ^ h >> 32);
+    ACDC_PREFETCH(&ctx->table->buckets[p->hash & ctx->table->mask]);
+}
+
+/* Flows. ------------------------------------------------------------------- */
+
+/* What a packet reads and writes, see struct acdc_flow.  With NULL, has no
+ * effect. */
+static ACDC_ALWAYS_INLINE void
+acdc_flow_prefetch(const struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    uintptr_t line = (uintptr_t) f;
+
+    ACDC_PREFETCH((const void *) line);
+    ACDC_PREFETCH((const void *) (line + ACDC_CACHE_LINE));
+    if (p->opt_flags & ACDC_O_FEEDBACK) {
+        ACDC_PREFETCH((const void *) (line + 2 * ACDC_CACHE_LINE));
+    }
+}
+
+/* A flow comes from memory in steps: its bucket, the first flow of that, which
+ * most often is the one, where it is not the second (in a full table for three
+ * in ten), or the third (for one in ten).  The first step is done for a whole
+ * batch, so that its packets wait for memory together.  The others have a cache
+ * line or more each, and a processor waits for only so many at a time: they are
+ * done some packets ahead of the one that is processed. */
+enum { ACDC_AHEAD = 4 };
+
+static ACDC_ALWAYS_INLINE void
+acdc_table_find_first(const struct acdc_table *t, struct acdc_pkt *p)
+{
+    p->flow = NULL;
+    if (p->ip_version) {
+        p->flow = acdc_ptr_load(&t->buckets[p->hash & t->mask]);
+        if (p->flow) {
+            ACDC_PREFETCH(p->flow);
+        }
+    }
+}
+
+/* Has no branch that depends on which it is: processors would mispredict it as
+ * often.  Hence it does not ask either whether there is another flow: gcc makes
+ * a branch of both questions. */
+static ACDC_ALWAYS_INLINE void
+acdc_table_find_second(struct acdc_pkt *p)
+{
+    if (p->flow) {
+        struct acdc_flow *next = acdc_ptr_load(&p->flow->next);
+
+        p->flow = p->flow->hash == p->hash ? p->flow : next;
+        acdc_flow_prefetch(p->flow, p);
+    }
+}
+
+/* Has one: it is rare. */
+static ACDC_ALWAYS_INLINE void
+acdc_table_find_third(struct acdc_pkt *p)
+{
+    if (p->flow && acdc_unlikely(p->flow->hash != p->hash)) {
+        p->flow = acdc_ptr_load(&p->flow->next);
+        if (p->flow) {
+            acdc_flow_prefetch(p->flow, p);
+        }
+    }
+}
+
+/* Of the first packets of a batch that have their keys.  Sets 'flow': most
+ * likely it is theirs, and by the time it is used in the cache.  The next, to
+ * be called with each packet in order before it is processed, goes on. */
+static inline void
+acdc_table_find(const struct acdc_ctx *ctx, struct acdc_pkt *pkts,
+                unsigned int n)
+{
+    unsigned int i;
+
+    for (i = 0; i < n && i < 3 * ACDC_AHEAD; i++) {
+        acdc_table_find_first(ctx->table, &pkts[i]);
+    }
+    for (i = 0; i < n && i < 2 * ACDC_AHEAD; i++) {
+        acdc_table_find_second(&pkts[i]);
+    }
+    for (i = 0; i < n && i < ACDC_AHEAD; i++) {
+        acdc_table_find_third(&pkts[i]);
+    }
+}
+
+static ACDC_ALWAYS_INLINE void
+acdc_table_find_ahead(const struct acdc_ctx *ctx, struct acdc_pkt *p,
+                      const struct acdc_pkt *end)
+{
+    if (end - p > 3 * ACDC_AHEAD) {
+        acdc_table_find_first(ctx->table, p + 3 * ACDC_AHEAD);
+    }
+    if (end - p > 2 * ACDC_AHEAD) {
+        acdc_table_find_second(p + 2 * ACDC_AHEAD);
+    }
+    if (end - p > ACDC_AHEAD) {
+        acdc_table_find_third(p + ACDC_AHEAD);
+    }
+}
+
+/* Whether 'p' is of 'f'. */
+bool acdc_flow_equals6(const struct acdc_ctx *, const struct acdc_flow *f,
+                       const struct acdc_pkt *p);
+static inline bool
+acdc_flow_equals(const struct acdc_ctx *ctx, const struct acdc_flow *f,
+                 const struct acdc_pkt *p)
+{
+    return f->addrs == p->addrs && f->ports == p->ports && f->port == ctx->port
+           && (acdc_likely(p->addrs) || acdc_flow_equals6(ctx, f, p));
+}
+
+/* The flow of a packet for which acdc_table_find() was called, locked, or
+ * NULL.  What that found may be dead meanwhile, and another flow in its
+ * place. */
+static inline struct acdc_flow *
+acdc_flow_lock(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
+{
+    struct acdc_flow *f = p->flow;
+
+    if (acdc_unlikely(!f) || !acdc_flow_equals(ctx, f, p)) {
+        f = acdc_flow_lookup(ctx, p);
+    }
+    while (f) {
+        acdc_lock(&f->lock);
+        if (acdc_likely(!(f->flags & ACDC_F_DEAD))) {
+            break;
+        }
+        acdc_unlock(&f->lock);
+        f = acdc_flow_lookup(ctx, p);
+    }
+    return f;
+}
+
+#endif /* acdc-table.h */
