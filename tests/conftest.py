@@ -12,6 +12,8 @@ import pytest
 
 from acdc_testlib.ovs import Ovs
 
+pytest_plugins = ["acdc_testlib.real_time"]
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _root() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import acdc_mininet as am
 
+pytestmark = pytest.mark.real_time
 RATE = 100_000_000
 ECN: dict[str, object] = {"net.ipv4.tcp_ecn": 1}  # Guests that ask for ECN themselves.
 Network = Callable[..., am.AcdcNet]

@@ -163,6 +163,7 @@ def test_window_cap_holds_the_guests_stack(guests: Guests, stack: str) -> None:
     assert max(seen) <= 40000 + (1 << 10)
 
 
+@pytest.mark.real_time
 def test_other_traffic(guests: Guests) -> None:
     """ICMP and UDP between guest ports."""
     for address in (B4, B6):
