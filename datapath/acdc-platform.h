@@ -96,7 +96,9 @@ static inline u64 acdc_div64(u64 a, u64 b) { return div64_u64(a, b); }
 #define ACDC_NOINLINE __attribute__((noinline))
 #define ACDC_BUILD_ASSERT(X) _Static_assert(X, #X)
 #define ACDC_STATIC_ASSERT(X) _Static_assert(X, #X)
-#define ACDC_PREFETCH(P) __builtin_prefetch(P)
+/* Into the second-level cache.  Processors wait for fewer lines at a time that
+ * the first one is to get than a batch has. */
+#define ACDC_PREFETCH(P) __builtin_prefetch(P, 0, 2)
 #define ACDC_CACHE_LINE 64
 
 typedef uint32_t acdc_a32;
@@ -212,8 +214,9 @@ uint8_t *acdc_host_push(struct acdc_pkt *p, unsigned int n);
 uint8_t *acdc_host_pull(struct acdc_pkt *p, unsigned int n);
 
 /* Called once before the first write to a packet of which it is not known
- * ('p->writable' is ACDC_W_UNKNOWN): makes the first 'p->hlen' bytes private to this packet (an skb may be cloned) and updates 'p->data'.
- * False when there is no memory. */
+ * ('p->writable' is ACDC_W_UNKNOWN): makes the first 'p->hlen' bytes private to
+ * this packet (an skb may be cloned) and updates 'p->data'.  False when there
+ * is no memory. */
 bool acdc_host_writable(struct acdc_pkt *p);
 
 /* A new packet of 'len' bytes (zeroed is not required) that goes the same way

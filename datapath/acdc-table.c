@@ -9,12 +9,17 @@
 
 #include "acdc-table.h"
 
+/* Who goes through the buckets fetches flows so many of them ahead. */
+#define SWEEP_AHEAD 16
+
+/* Twice as many as flows: another flow's cache line on the way to the right one
+ * costs more than memory for half of that. */
 static uint32_t
 buckets_for(uint32_t max_flows)
 {
     uint32_t n = 64;
 
-    while (n < max_flows) {
+    while (n / 2 < max_flows) {
         n *= 2;
     }
     return n;
@@ -343,7 +348,7 @@ evict_locked(const struct acdc_ctx *ctx)
                         && n_buckets < 16 * ACDC_EVICT_SCAN; n_buckets++) {
         struct acdc_flow *f;
 
-        ACDC_PREFETCH(t->buckets[(a->evict_hand + 8) & t->mask]);
+        ACDC_PREFETCH(t->buckets[(a->evict_hand + SWEEP_AHEAD) & t->mask]);
         for (f = t->buckets[a->evict_hand & t->mask]; f; f = f->next) {
             int rank = evict_rank(ctx, f, share);
 
@@ -500,6 +505,8 @@ acdc_sweep(struct acdc *a, uint64_t now, uint32_t budget)
         struct acdc_flow *f, *next;
 
         acdc_read_lock();
+        ACDC_PREFETCH(acdc_ptr_load(&t->buckets[(a->sweep_hand + SWEEP_AHEAD)
+                                                & t->mask]));
         for (f = acdc_ptr_load(&t->buckets[a->sweep_hand]); f; f = next) {
             struct acdc_tenant *tenant = flow_tenant(f);
             bool closed;

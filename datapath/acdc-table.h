@@ -80,12 +80,12 @@ acdc_flow_prefetch(const struct acdc_flow *f, const struct acdc_pkt *p)
 }
 
 /* A flow comes from memory in steps: its bucket, the first flow of that, which
- * most often is the one, where it is not the second (in a full table for three
- * in ten), or the third (for one in ten).  The first step is done for a whole
+ * most often is the one, where it is not the second (in a full table for one in
+ * five), or the third (for one in thirty).  The first step is done for a whole
  * batch, so that its packets wait for memory together.  The others have a cache
  * line or more each, and a processor waits for only so many at a time: they are
  * done some packets ahead of the one that is processed. */
-enum { ACDC_AHEAD = 4 };
+enum { ACDC_AHEAD = 8 };
 
 static ACDC_ALWAYS_INLINE void
 acdc_table_find_first(const struct acdc_table *t, struct acdc_pkt *p)

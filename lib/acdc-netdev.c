@@ -29,7 +29,7 @@ COVERAGE_DEFINE(acdc_dropped);          /* FACKs consumed, policed data. */
  * PASS_INTERVAL_MS. */
 #define SWEEP_STEP_US 1000
 #define SWEEP_INTERVAL_MS 10
-#define SWEEP_BUDGET 512
+#define SWEEP_BUDGET 1024
 #define PASS_INTERVAL_MS 1000
 
 /* IP MTU of a netdev that does not say. */

@@ -25,7 +25,7 @@ enum {
 	ACDC_PULL = ETH_HLEN + 2 * VLAN_HLEN + 40 + 40 + 60,
 	/* Of packets made here, for tunnel headers. */
 	ACDC_HEADROOM = 128,
-	ACDC_SWEEP_BUCKETS = 4096,	/* In one go, ... */
+	ACDC_SWEEP_BUCKETS = 8192,	/* In one go, ... */
 	ACDC_SWEEP_STEP_MS = 10,	/* ... then a pause, ... */
 	ACDC_SWEEP_PASS_MS = 1000,	/* ... and a longer one after all. */
 };
