@@ -9,9 +9,6 @@
 
 #include "acdc-table.h"
 
-/* Who goes through the buckets fetches flows so many of them ahead. */
-#define SWEEP_AHEAD 16
-
 /* Twice as many as flows: another flow's cache line on the way to the right one
  * costs more than memory for half of that. */
 static uint32_t
@@ -23,6 +20,20 @@ buckets_for(uint32_t max_flows)
         n *= 2;
     }
     return n;
+}
+
+/* For who goes through the buckets and is at 'hand': fetches the first 'size'
+ * bytes of a flow that it will look at after some more. */
+static void
+prefetch_ahead(const struct acdc_table *t, uint32_t hand, size_t size)
+{
+    const struct acdc_flow *f
+        = acdc_ptr_load(&t->buckets[(hand + 16) & t->mask]);
+    unsigned int ofs;
+
+    for (ofs = 0; f && ofs < size; ofs += ACDC_CACHE_LINE) {
+        ACDC_PREFETCH((const char *) f + ofs);
+    }
 }
 
 static void
@@ -348,7 +359,7 @@ evict_locked(const struct acdc_ctx *ctx)
                         && n_buckets < 16 * ACDC_EVICT_SCAN; n_buckets++) {
         struct acdc_flow *f;
 
-        ACDC_PREFETCH(t->buckets[(a->evict_hand + SWEEP_AHEAD) & t->mask]);
+        prefetch_ahead(t, a->evict_hand, ACDC_CACHE_LINE);
         for (f = t->buckets[a->evict_hand & t->mask]; f; f = f->next) {
             int rank = evict_rank(ctx, f, share);
 
@@ -505,8 +516,7 @@ acdc_sweep(struct acdc *a, uint64_t now, uint32_t budget)
         struct acdc_flow *f, *next;
 
         acdc_read_lock();
-        ACDC_PREFETCH(acdc_ptr_load(&t->buckets[(a->sweep_hand + SWEEP_AHEAD)
-                                                & t->mask]));
+        prefetch_ahead(t, a->sweep_hand, ACDC_CACHE_LINE);
         for (f = acdc_ptr_load(&t->buckets[a->sweep_hand]); f; f = next) {
             struct acdc_tenant *tenant = flow_tenant(f);
             bool closed;
@@ -618,6 +628,7 @@ acdc_dump(const struct acdc *a, uint64_t *cursor, uint64_t now,
         struct acdc_flow *f;
         uint32_t i = 0;
 
+        prefetch_ahead(t, bucket, sizeof *f);
         for (f = acdc_ptr_load(&t->buckets[bucket]); f && n < max;
              f = acdc_ptr_load(&f->next), i++) {
             if (i >= shown) {

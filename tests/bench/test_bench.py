@@ -98,6 +98,20 @@ def test_dpdk() -> None:
     assert counts["unbound"] < 1.03 * counts["pristine"] < counts["bound"]
 
 
+@pytest.mark.skipif(read_env()["OVS_DPDK"] != "shared", reason="Open vSwitch without DPDK")
+def test_dpdk_says_what_a_command_was_refused_for() -> None:
+    done = subprocess.run(
+        [
+            *(BENCH / "dpdk", "--traffic", "mix", "--flows", "10", "--pmds", "1", "--pairs", "1"),
+            *("--restarts", "1", "--seconds", "0.05", "--meanwhile", "acdc/show nobody"),
+        ],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "nobody" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_control() -> None:
     result = bench("control", "--flows", "3000", "--runs", "1", "--idle", "0.5")
     assert set(result["commands"]) >= {"beta", "show", "stats", "dump 50000", "dump all", "flush"}
