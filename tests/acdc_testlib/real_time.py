@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tests whose outcome depends on this machine keeping up: what goes through a
+"""Assertions whose outcome depends on this machine keeping up: what goes through a
 switch in real time, at a rate or within the buffers on the way.  What AC/DC
 does for it is asked in virtual time as well (tests/lab).
 
-A pytest plugin.  A test marked 'real_time' that fails while the hypervisor gave
-a part of the processors' time to other machines has measured that, not us: it
-is skipped and says so.  Other work on this machine is no excuse.
+A pytest plugin with a fixture.  What fails within 'with real_time:' while the
+hypervisor gave a part of the processors' time to other machines has measured
+that, not us: the test is skipped and says so.  Other work on this machine is no
+excuse, nor is it for what a test asserts before that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -39,30 +39,25 @@ def processor_time() -> ProcessorTime:
     return ProcessorTime(times[7], sum(times))
 
 
-STARTED = pytest.StashKey[ProcessorTime]()
+class RealTime:
+    """Of one test."""
+
+    def __init__(self) -> None:
+        self._began = processor_time()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: object
+    ) -> None:
+        if isinstance(error, AssertionError):
+            stolen = processor_time().stolen_since(self._began)
+            if stolen > TOO_MUCH:
+                why = f"the hypervisor took {stolen:.0%} of the processors' time: {error}"
+                pytest.skip(" ".join(why.split())[:300])
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers",
-        "real_time: skipped instead of failed where the hypervisor took the processors away",
-    )
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_call(item: pytest.Item) -> None:
-    item.stash[STARTED] = processor_time()
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[Any]:
-    result: Any = yield
-    if call.when != "call" or not call.excinfo or not item.get_closest_marker("real_time"):
-        return
-    stolen = processor_time().stolen_since(item.stash[STARTED])
-    if call.excinfo.errisinstance(AssertionError) and stolen > TOO_MUCH:
-        report = result.get_result()
-        why = f"the hypervisor took {stolen:.0%} of the processors' time: {call.excinfo.value}"
-        path, line, _ = item.location
-        report.outcome = "skipped"
-        report.longrepr = (path, (line or 0) + 1, f"Skipped: {' '.join(why.split())[:300]}")
+@pytest.fixture
+def real_time() -> RealTime:
+    return RealTime()

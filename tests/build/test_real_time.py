@@ -15,35 +15,35 @@ import acdc_testlib
 from acdc_testlib.real_time import processor_time
 
 CONFTEST = """
-from acdc_testlib import real_time
-from acdc_testlib.real_time import *  # noqa: F403
+import acdc_testlib.real_time as plugin
 
-TIMES = iter([real_time.ProcessorTime(100, 1000), real_time.ProcessorTime(100 + {stolen}, 1200)])
-real_time.processor_time = lambda: next(TIMES)
+pytest_plugins = ["acdc_testlib.real_time"]
+TIMES = iter([plugin.ProcessorTime(100, 1000), plugin.ProcessorTime(100 + {stolen}, 1200)])
+plugin.processor_time = lambda: next(TIMES)
 """
 TEST = """
-import pytest
-
-{mark}
-def test():
-    {what}
+def test(real_time):
+    {before}
+    with real_time:
+        {within}
 """
-REAL_TIME = "@pytest.mark.real_time"
 
 
 @pytest.mark.parametrize(
-    ("mark", "what", "stolen", "outcome"),
+    ("before", "within", "stolen", "outcome"),
     [
-        (REAL_TIME, "assert 1 > 2", 20, "1 skipped"),
-        (REAL_TIME, "assert 1 > 2", 2, "1 failed"),
-        (REAL_TIME, "raise OSError", 20, "1 failed"),
-        (REAL_TIME, "pass", 20, "1 passed"),
-        ("", "assert 1 > 2", 20, "1 failed"),
+        ("pass", "assert 1 > 2", 20, "1 skipped"),
+        ("pass", "assert 1 > 2", 2, "1 failed"),
+        ("pass", "raise OSError", 20, "1 failed"),
+        ("pass", "pass", 20, "1 passed"),
+        ("assert 1 > 2", "pass", 20, "1 failed"),
     ],
 )
-def test_who_is_to_blame(tmp_path: Path, mark: str, what: str, stolen: int, outcome: str) -> None:
+def test_who_is_to_blame(
+    tmp_path: Path, before: str, within: str, stolen: int, outcome: str
+) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST.format(stolen=stolen))
-    (tmp_path / "test_it.py").write_text(TEST.format(mark=mark, what=what))
+    (tmp_path / "test_it.py").write_text(TEST.format(before=before, within=within))
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider", tmp_path],
         env=os.environ | {"PYTHONPATH": str(Path(acdc_testlib.__path__[0]).parent)},

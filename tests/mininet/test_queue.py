@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import acdc_mininet as am
+from acdc_testlib.real_time import RealTime
 
-pytestmark = pytest.mark.real_time
 RATE = 100_000_000
 ECN: dict[str, object] = {"net.ipv4.tcp_ecn": 1}  # Guests that ask for ECN themselves.
 Network = Callable[..., am.AcdcNet]
@@ -39,15 +39,12 @@ while True:
 """
 
 
-def test_rate_and_limit_without_ecn(network: Network) -> None:
+def test_rate_and_limit_without_ecn(network: Network, real_time: RealTime) -> None:
     """What is not ECT is never marked, leaves at the rate, and is dropped when
     the buffer is full, not before."""
     queue = am.Queue(rate=RATE, k=20 * am.FRAME, limit=150 * am.FRAME)
     net = network(am.Dumbbell(n=3, queue=queue))
     run = bulk(net)
-    # 1448 of 1514 bytes are payload.
-    assert 0.85 < run.goodput / (RATE * 1448 / 1514) <= 1.02
-    assert run.rtt_percentile(50) < 1.6 * queue.limit * 8 / RATE * 1e6
     before = net.queue("s1", "s2").read()
     assert before.max_queue > 0.9 * queue.limit or before.drops == 0
     # Whether TCP fills the buffer depends on how busy this machine is.
@@ -59,48 +56,58 @@ def test_rate_and_limit_without_ecn(network: Network) -> None:
         flood.wait()
     # What is counted as queued is what the kernel holds back, also after many
     # drops; each CPU may let a frame in at the same moment.
-    assert 0.9 * queue.limit < max(waiting)
     assert max(waiting) <= queue.limit + (os.cpu_count() or 1) * am.FRAME
     state = net.queue("s1", "s2").read()
     assert state.marks == 0
-    assert state.drops > before.drops
-    assert 0.9 * queue.limit < state.max_queue <= queue.limit
+    assert state.max_queue <= queue.limit
+    with real_time:
+        # 1448 of 1514 bytes are payload.
+        assert 0.85 < run.goodput / (RATE * 1448 / 1514) <= 1.02
+        assert run.rtt_percentile(50) < 1.6 * queue.limit * 8 / RATE * 1e6
+        assert 0.9 * queue.limit < max(waiting)
+        assert 0.9 * queue.limit < state.max_queue
+        assert state.drops > before.drops
 
 
-def test_marks_above_k_instead_of_drops(network: Network) -> None:
+def test_marks_above_k_instead_of_drops(network: Network, real_time: RealTime) -> None:
     queue = am.Queue(rate=RATE, k=20 * am.FRAME, limit=150 * am.FRAME)
     net = network(am.Dumbbell(n=3, queue=queue), host=EcnHost)
     run = bulk(net)
-    assert run.goodput > 0.8 * RATE
     assert run.marks > 0
-    assert run.drops == 0
-    # cubic halves less than DCTCP grows, but it does react at K.
-    assert net.queue("s1", "s2").read().max_queue < queue.limit
-    assert run.rtt_percentile(50) < 1.6 * queue.k * 8 / RATE * 1e6 + 2000
+    with real_time:
+        assert run.goodput > 0.8 * RATE
+        assert run.drops == 0
+        # cubic halves less than DCTCP grows, but it does react at K.
+        assert net.queue("s1", "s2").read().max_queue < queue.limit
+        assert run.rtt_percentile(50) < 1.6 * queue.k * 8 / RATE * 1e6 + 2000
 
 
 @pytest.mark.parametrize("host", [am.AcdcHost, EcnHost])
-def test_red_drops_what_is_not_ect_above_k(network: Network, host: type[am.AcdcHost]) -> None:
+def test_red_drops_what_is_not_ect_above_k(
+    network: Network, host: type[am.AcdcHost], real_time: RealTime
+) -> None:
     queue = am.Queue(rate=RATE, k=20 * am.FRAME, limit=150 * am.FRAME, drop_not_ect=True)
     net = network(am.Dumbbell(n=3, queue=queue), host=host)
     run = bulk(net)
     state = net.queue("s1", "s2").read()
     if host is EcnHost:
         assert state.marks > 0
-        assert run.goodput > 0.6 * RATE
+        with real_time:
+            assert run.goodput > 0.6 * RATE
     else:
         assert state.marks == 0
         assert state.drops > 0
         assert state.max_queue <= queue.k
 
 
-def test_directions_have_queues_of_their_own(network: Network) -> None:
+def test_directions_have_queues_of_their_own(network: Network, real_time: RealTime) -> None:
     net = network(am.Dumbbell(n=2, queue=am.Queue(rate=RATE)))
     am.run_bulk(net, [am.Flow("h1", "r1")], 4)
     there, back = net.queue("s1", "s2").read(), net.queue("s2", "s1").read()
-    assert there.bytes > 20_000_000
     assert 0 < back.bytes < there.bytes / 5  # ACKs alone.
     assert back.max_queue < there.max_queue
+    with real_time:
+        assert there.bytes > 20_000_000
 
 
 def test_no_longer_than_its_warm_up(network: Network) -> None:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 import acdc_mininet as am
+from acdc_testlib.real_time import RealTime
 
-pytestmark = pytest.mark.real_time
 QUEUE = am.Queue(rate=100_000_000, k=30 * am.FRAME, limit=300_000)  # 24 ms
 Network = Callable[..., am.AcdcNet]
 
@@ -27,7 +25,7 @@ def stacks(count: int) -> list[str]:
     return [have[i % len(have)] for i in range(count)]
 
 
-def test_dumbbell(network: Network) -> None:
+def test_dumbbell(network: Network, real_time: RealTime) -> None:
     """Different stacks: AC/DC is fairer and keeps the queue short, at the same
     goodput.
 
@@ -50,17 +48,18 @@ def test_dumbbell(network: Network) -> None:
     # Who was ahead at first is not to count for much.
     acdc = run(20)
     assert plain.marks == 0  # Nobody is ECT.
-    # The buffer fills; whether a frame is too many while it is counted is chance.
-    assert plain.queue[-1][1].max_queue > 0.8 * QUEUE.limit
     assert acdc.marks > 0
-    assert acdc.drops <= plain.drops
-    assert acdc.rtt_percentile(50) < 0.35 * plain.rtt_percentile(50)
-    assert acdc.jain > 0.85
-    assert worst(acdc) > max(0.5, worst(plain))
-    assert acdc.goodput > 0.9 * plain.goodput
+    with real_time:
+        # The buffer fills; whether a frame is too many while it is counted is chance.
+        assert plain.queue[-1][1].max_queue > 0.8 * QUEUE.limit
+        assert acdc.drops <= plain.drops
+        assert acdc.rtt_percentile(50) < 0.35 * plain.rtt_percentile(50)
+        assert acdc.jain > 0.85
+        assert worst(acdc) > max(0.5, worst(plain))
+        assert acdc.goodput > 0.9 * plain.goodput
 
 
-def test_differentiation_live(network: Network) -> None:
+def test_differentiation_live(network: Network, real_time: RealTime) -> None:
     """Two tenants share the bottleneck; beta set while they run shifts it."""
     # Of four flows each, so that chance, which divides between two, does not
     # matter much, and a queue that gives each a window of many segments.
@@ -82,11 +81,12 @@ def test_differentiation_live(network: Network) -> None:
         return rates["green"] / (rates["blue"] + rates["green"])
 
     before, after = share(2, 8), share(10, 18)
-    assert 0.4 < before < 0.6
-    assert after < before - 0.08
+    with real_time:
+        assert 0.4 < before < 0.6
+        assert after < before - 0.08
 
 
-def test_incast(network: Network) -> None:
+def test_incast(network: Network, real_time: RealTime) -> None:
     """Many to one through a shallow buffer: all transfers complete and every
     byte arrives, with fewer losses under AC/DC."""
     senders = [f"h{i}" for i in range(1, 13)]
@@ -106,7 +106,8 @@ def test_incast(network: Network) -> None:
     assert plain_drops > 0
     assert plain_marks == 0
     assert acdc_marks > 0
-    assert acdc_drops < plain_drops
+    with real_time:
+        assert acdc_drops < plain_drops
 
 
 def test_leaf_spine(network: Network) -> None:

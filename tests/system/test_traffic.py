@@ -16,6 +16,7 @@ import pytest
 
 from acdc_testlib.netns import Netns, wait_for
 from acdc_testlib.ovs import Ovs, datapath_type
+from acdc_testlib.real_time import RealTime
 from acdc_testlib.traffic import (
     Echo,
     Stream,
@@ -163,15 +164,15 @@ def test_window_cap_holds_the_guests_stack(guests: Guests, stack: str) -> None:
     assert max(seen) <= 40000 + (1 << 10)
 
 
-@pytest.mark.real_time
-def test_other_traffic(guests: Guests) -> None:
+def test_other_traffic(guests: Guests, real_time: RealTime) -> None:
     """ICMP and UDP between guest ports."""
     for address in (B4, B6):
         assert " 0% packet loss" in guests.a.run("ping", "-c3", "-i0.05", "-s1400", address)
     assert " 0% packet loss" in guests.a.run("ping", "-c2", "-i0.05", "-s4000", B4)
     end = iperf3(guests, B4, "-u", "-b", "5M")
     assert end["sum"]["packets"] > 0
-    assert end["sum"]["lost_percent"] < 20  # The machine may be busy.
+    with real_time:
+        assert end["sum"]["lost_percent"] < 20  # The machine may be busy.
 
 
 @pytest.mark.parametrize("address", [B4, B6], ids=["v4", "v6"])
