@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 
-/* What was read of one packet (acdc-parse.h), and editing it.  Every edit keeps IP and TCP checksums as
- * right, or as wrong, as they were (RFC 1624), and never touches payload. */
+/* What was read of one packet (acdc-parse.h), and editing it.  Every edit keeps
+ * IP and TCP checksums as right, or as wrong, as they were (RFC 1624), and never
+ * touches payload. */
 
 #ifndef ACDC_PACKET_H
 #define ACDC_PACKET_H 1

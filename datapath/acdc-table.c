@@ -50,7 +50,7 @@ free_flow(struct acdc_rcu *rcu)
 }
 
 /* Makes the table, or one of another size after the limit was changed: a hand
- * that goes round the buckets for a flow to evict must not meet mostly empty
+ * that goes round the buckets for a flow to evict must not meet many more empty
  * ones, and the flows that a lower limit leaves alone not be many in each.
  * Configuration thread.  Returns 0 or ENOMEM. */
 int

@@ -197,8 +197,8 @@ struct acdc_pkt {
 
     /* Set by the engine for the host. */
     uint8_t verdict;            /* enum acdc_verdict. */
-    bool edited;                /* Some byte was changed; not set where it was
-                                 * 'writable' from the beginning. */
+    bool edited;                /* acdc_host_writable() was asked and said yes:
+                                 * some byte was changed. */
 
     /* The engine's, see acdc-packet.h. */
     uint8_t ip_version;         /* 4, 6, or 0: not understood. */
@@ -223,8 +223,8 @@ struct acdc_pkt {
 };
 
 /* Initializes what the host does not care to set.  The rest is set by
- * acdc_pkt_parse(), acdc_table_set_key() and acdc_table_find(): of a memset() of this size gcc makes
- * "rep stos", which takes long to start. */
+ * acdc_pkt_parse(), acdc_table_set_key() and acdc_table_find(): of a memset() of
+ * this size gcc makes "rep stos", which takes long to start. */
 static inline void
 acdc_pkt_init(struct acdc_pkt *p, uint8_t *data, uint32_t len, uint32_t hlen)
 {

@@ -294,6 +294,12 @@ host_process(struct acdc_port *port, enum acdc_dir dir, struct packet *list,
             pkts[n].ethertype = p->ethertype;
             pkts[n].gso = p->gso;
             pkts[n].csum_partial = p->csum_partial;
+            /* Of half of them, by a hash of the time, it is known; unless
+             * asking is to fail. */
+            if ((now + n) * 0x9e3779b97f4a7c15ull >> 63 && !p->shared
+                && !failures[HOST_WRITABLE].after) {
+                pkts[n].writable = ACDC_W_YES;
+            }
             show(p, &pkts[n]);
         }
         acdc_process(port, dir, pkts, n, now);
@@ -304,7 +310,6 @@ host_process(struct acdc_port *port, enum acdc_dir dir, struct packet *list,
             if (pkts[i].data != packet_data(p) || pkts[i].len != p->len) {
                 abort();        /* Lost track of the packet. */
             }
-            p->edited |= pkts[i].edited;
             for (*tail = injected[i].list; *tail; tail = &(*tail)->next) {
                 continue;
             }

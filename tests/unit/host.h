@@ -22,7 +22,6 @@ struct packet {
     bool gso, csum_partial;
     bool shared;                /* 'buf' is another packet's too: writing
                                  * needs a copy. */
-    bool edited;                /* By the engine, says the engine. */
 };
 
 static inline uint8_t *

@@ -232,7 +232,7 @@ test_limits(void)
     tc.max_half_open = 0;
     acdc_tenant_set(s.acdc[0], &tc);
 
-    /* More flows than buckets: raise the limit with flows in the table. */
+    /* Another table: raise the limit with flows in it. */
     limit(&s, 70);
     for (i = 1; i <= 70; i++) {
         s.v6 = i % 2;
@@ -270,7 +270,7 @@ test_limits(void)
     is_u64(stats(s.acdc[0]).n_flows, 2000, "a lower limit evicts no one");
     open_flow(&s, 3000, ACDC_FLOW_ESTABLISHED);
     is_u64(stats(s.acdc[0]).n_flows, 2000, "and lets no one in");
-    /* Every tenth bucket at a time. */
+    /* 100 of 4096 buckets at a time. */
     s.now += 200 * 1000 * SIM_MS;
     for (n = 1; !acdc_sweep(s.acdc[0], s.now, 100); n++) {
         continue;
