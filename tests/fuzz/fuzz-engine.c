@@ -42,7 +42,7 @@ byte(void)
 
 enum {
     N_QUEUE = 8, N_PORTS = 3, MAX_FLOWS = 4,
-    /* Tables of 64 to 256 buckets, policies with a rule or without. */
+    /* Tables of 64 or 128 buckets, policies with a rule or without. */
     MORE_MEMORY = 2 * (64 * 8 + sizeof(struct acdc_rule) + 64),
 };
 
