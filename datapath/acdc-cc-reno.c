@@ -23,11 +23,7 @@ void
 acdc_cc_reno_grow(struct acdc_law *l, const struct acdc_law_env *e,
                   uint32_t acked)
 {
-    l->ca_bytes += acked;
-    while (l->ca_bytes >= l->wnd) {
-        l->ca_bytes -= l->wnd;
-        l->wnd += e->mss;
-    }
+    acdc_law_avoid_congestion(l, e->mss, acked);
 }
 
 const struct acdc_cc acdc_cc_reno = {

@@ -5,23 +5,36 @@
 
 #include "acdc-table.h"
 
+/* The ECN codepoint that the guest is to see, its peer's own one where the
+ * other vSwitch noted that.  '*marked': whether the packet was ours to mark and
+ * arrived marked. */
+static ACDC_ALWAYS_INLINE uint8_t
+ecn_for_guest(const struct acdc_pkt *p, bool *marked)
+{
+    uint8_t codepoint = (acdc_pkt_reserved(p) & ACDC_RES_ECN_MASK)
+                        >> ACDC_RES_ECN_SHIFT;
+    uint8_t ecn = acdc_pkt_ecn(p);
+    bool ours = codepoint != ACDC_ECN_CE;
+
+    *marked = ours && ecn == ACDC_ECN_CE;
+    return ours ? codepoint : ecn;
+}
+
 /* Takes the guest's own ECN codepoint and clears the reserved bits.  Returns
  * true if the packet was ours to mark and arrived marked. */
 static ACDC_ALWAYS_INLINE bool
 hide_ecn(struct acdc_pkt *p)
 {
-    uint8_t reserved = acdc_pkt_reserved(p);
-    uint8_t codepoint = (reserved & ACDC_RES_ECN_MASK) >> ACDC_RES_ECN_SHIFT;
-    uint8_t ecn = acdc_pkt_ecn(p);
-    bool ours = codepoint != ACDC_ECN_CE;
+    bool marked;
+    uint8_t ecn = ecn_for_guest(p, &marked);
 
-    if (reserved) {
+    if (acdc_pkt_reserved(p)) {
         acdc_pkt_set_reserved(p, 0);
     }
-    if (ours && ecn != codepoint) {
-        acdc_pkt_set_ecn(p, codepoint);
+    if (ecn != acdc_pkt_ecn(p)) {
+        acdc_pkt_set_ecn(p, ecn);
     }
-    return ours && ecn == ACDC_ECN_CE;
+    return marked;
 }
 
 /* Whether the other end's vSwitch had its hands on the packet.  If not (it was
@@ -291,6 +304,20 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
 }
 
+/* The rest of process_ack() where acdc_law_usual_ack() will not do. */
+static ACDC_NOINLINE void
+give_to_law(struct acdc_ctx *ctx, struct acdc_flow *f,
+            const struct acdc_params *params, uint32_t acked, uint32_t ce,
+            uint32_t total)
+{
+    struct acdc_law_env env;
+
+    acdc_flow_env(ctx, f, params, &env);
+    if (acdc_law_ack(&f->law, &env, acked, ce, total)) {
+        ACDC_COUNT(ctx, CUTS_ECN, 1);
+    }
+}
+
 /* The window that the peer offers, bytes; notes how far that reaches. */
 static inline uint32_t
 peer_window(struct acdc_flow *f, const struct acdc_pkt *p, bool near)
@@ -341,16 +368,31 @@ window_field(const struct acdc_flow *f, bool enforced, uint32_t own,
     return (uint16_t) (field < 0xffff ? field : 0xffff);
 }
 
+/* How far the guest may send now: 'offered' bytes from 'ack' on, where the peer
+ * offered 'own'. */
+static inline void
+note_offer(struct acdc_flow *f, uint32_t ack, uint32_t offered, uint32_t own)
+{
+    uint32_t edge = ack + offered;
+
+    if (!(f->flags & ACDC_F_EDGE) || seq_after(edge, f->right_edge)) {
+        f->right_edge = edge;
+    }
+    f->flags |= ACDC_F_EDGE;
+    if (offered < own && seq_before(edge, f->snd_nxt)) {
+        f->flags |= ACDC_F_SHRUNK;
+    }
+}
+
 /* Rewrites the window field of 'p', an ACK or SYN to the guest.  'own': what
  * the peer offers, in bytes.  Returns false if the packet is to be dropped, a
  * window update that the guest would take for a duplicate ACK.  'duplicate':
  * it is one in truth. */
 static ACDC_ALWAYS_INLINE bool
-enforce(struct acdc_ctx *ctx, struct acdc_flow *f,
-        const struct acdc_params *params, struct acdc_pkt *p, uint32_t own,
-        bool near, bool syn, bool duplicate, bool update)
+enforce(struct acdc_ctx *ctx, struct acdc_flow *f, bool enforced,
+        struct acdc_pkt *p, uint32_t own, bool near, bool syn, bool duplicate,
+        bool update)
 {
-    bool enforced = acdc_flow_enforced(f, params);
     /* The window of a SYN is not scaled (RFC 7323 section 2.2). */
     unsigned int scale = syn ? 0 : f->out_wscale;
     /* As a congestion window is of what is in flight (RFC 6675, "pipe"): else
@@ -359,7 +401,6 @@ enforce(struct acdc_ctx *ctx, struct acdc_flow *f,
     uint32_t sacked = p->opt_flags & ACDC_O_SACK
                       ? acdc_pkt_sacked(p, f->snd_una, f->snd_nxt) : 0;
     uint16_t field = window_field(f, enforced, own, scale, sacked);
-    uint32_t offered, edge;
 
     if (enforced) {
         if (duplicate && f->out_window && own >> scale >= f->out_window) {
@@ -391,15 +432,8 @@ enforce(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
 
     f->out_window = syn ? (uint16_t) (field >> f->out_wscale) : field;
-    offered = (uint32_t) field << scale;
-    edge = (p->tcp_flags & ACDC_TCP_ACK ? p->ack : f->snd_una) + offered;
-    if (!(f->flags & ACDC_F_EDGE) || seq_after(edge, f->right_edge)) {
-        f->right_edge = edge;
-    }
-    f->flags |= ACDC_F_EDGE;
-    if (offered < own && seq_before(edge, f->snd_nxt)) {
-        f->flags |= ACDC_F_SHRUNK;
-    }
+    note_offer(f, p->tcp_flags & ACDC_TCP_ACK ? p->ack : f->snd_una,
+               (uint32_t) field << scale, own);
     return true;
 }
 
@@ -425,7 +459,7 @@ finish_fack(struct acdc_ctx *ctx, struct acdc_flow *f,
         p->verdict = ACDC_DROP;
         return;
     }
-    enforce(ctx, f, params, p, own, near, false, false, false);
+    enforce(ctx, f, true, p, own, near, false, false, false);
     edge = p->ack + ((uint32_t) f->out_window << f->out_wscale);
     if (!seq_after(edge, told_edge)
         || (p->ack == f->out_ack && f->out_window <= told_window)) {
@@ -483,6 +517,83 @@ note_told(struct acdc_flow *f, const struct acdc_pkt *p, bool near)
     }
 }
 
+/* Header prediction (Jacobson, "4BSD TCP header prediction", 1990): what most
+ * ACKs are, those with feedback for new data of a flow in the middle of its life.
+ * Has the effect that the rest of ingress_locked() would have, which asks for
+ * each step whether it is due (tests/unit/test-prediction.c holds one against
+ * the other).  False, with nothing changed, if 'p' is not such an ACK. */
+static ACDC_ALWAYS_INLINE bool
+usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
+          const struct acdc_params *params, struct acdc_pkt *p)
+{
+    const uint32_t flags = ACDC_F_OFFERED | ACDC_F_PEER | ACDC_F_CAPABLE
+                           | ACDC_F_LAW | ACDC_F_EDGE;
+    uint32_t acked = p->ack - f->snd_una;
+    uint32_t flight = f->snd_nxt - f->snd_una;
+    uint32_t ce, total, new_ce, new_total, own, offered;
+    uint16_t field;
+    uint8_t ecn;
+    bool marked;
+
+    if (p->payload
+        || (p->opt_flags & ~(unsigned int) ACDC_O_TIMESTAMP)
+           != ACDC_O_FEEDBACK
+        || (p->tcp_flags & ~(unsigned int) ACDC_TCP_PSH) != ACDC_TCP_ACK
+        || (f->flags & (flags | ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER
+                        | ACDC_F_DOUBT)) != flags
+        || f->state != ACDC_FLOW_ESTABLISHED || f->bad_feedback || f->dupacks
+        || f->sack_loss || !acdc_params_enforce(params)
+        || params->small_windows || f->law.alg == ACDC_ALG_NONE
+        || (acdc_pkt_reserved(p) & ACDC_RES_FACK)
+        || acked - 1 >= flight || flight > ACDC_WINDOW_MAX
+        || !seq_after(p->ack, f->out_ack)
+        || !seq_plausible(p->seq, f->rcv_nxt)) {
+        return false;
+    }
+    acdc_pkt_get_feedback(p, &ce, &total);
+    new_total = total - f->fb_total;
+    new_ce = ce - f->fb_ce;
+    if (seq_before(total, f->fb_total) || seq_after(total, f->tx_total)
+        || new_ce > new_total || !acdc_pkt_make_writable(p)) {
+        return false;
+    }
+
+    ACDC_COUNT(ctx, PACK_RECEIVED, 1);
+    f->fb_total = total;
+    f->fb_ce = ce;
+    f->silent = 0;
+    f->snd_una = p->ack;
+    f->out_ack = p->ack;
+    f->active_ms = ctx->now_ms;
+    if (f->flags & ACDC_F_RTT_PENDING) {
+        sample_rtt(ctx, f, params, p->ack);
+    }
+    if (p->ack == f->snd_nxt) {
+        f->lost = f->tx_total - total;
+    }
+    if (new_ce
+        || !acdc_law_usual_ack(&f->law, f->snd_una, f->snd_nxt, acked,
+                               new_total, f->mss,
+                               acdc_law_cap(params, f->mss))) {
+        give_to_law(ctx, f, params, acked, new_ce, new_total);
+    }
+
+    own = peer_window(f, p, true);
+    field = window_field(f, true, own, f->out_wscale, 0);
+    offered = (uint32_t) field << f->out_wscale;
+    if (offered < own) {
+        ACDC_COUNT(ctx, WINDOW_REWRITTEN, 1);
+    }
+    f->out_window = field;
+    note_offer(f, p->ack, offered, own);
+    ecn = ecn_for_guest(p, &marked);
+    if (marked) {
+        ACDC_COUNT(ctx, CE_PACKETS, 1);
+    }
+    acdc_pkt_undress_ack(p, ctx->exid, ce, total, ecn, field);
+    return true;
+}
+
 static void
 ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 {
@@ -497,10 +608,13 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     if (acdc_unlikely(!params->enabled)) {
         ACDC_COUNT(ctx, UNTOUCHED_DISABLED, 1);
     }
+    if (usual_ack(ctx, f, params, p)) {
+        return;
+    }
     if (p->tcp_flags & ACDC_TCP_SYN) {
         if (acdc_synack_ingress(ctx, p, f, params)) {
-            enforce(ctx, f, params, p, acdc_pkt_window(p), is_near(f, p), true,
-                    false, false);
+            enforce(ctx, f, acdc_flow_enforced(f, params), p,
+                    acdc_pkt_window(p), is_near(f, p), true, false, false);
         } else {
             ACDC_COUNT(ctx, UNTOUCHED_MIDSTREAM, 1);
         }
@@ -567,8 +681,9 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
             finish_fack(ctx, f, params, p, near);
             return;
         }
-        if (!enforce(ctx, f, params, p, peer_window(f, p, near), near, false,
-                     duplicate, update)) {
+        if (!enforce(ctx, f, acdc_flow_enforced(f, params), p,
+                     peer_window(f, p, near), near, false, duplicate,
+                     update)) {
             p->verdict = ACDC_DROP;
             return;
         }

@@ -27,12 +27,8 @@ void
 acdc_law_clamp(struct acdc_law *l, const struct acdc_law_env *e)
 {
     uint32_t floor = l->timed_out ? e->mss : acdc_law_floor(e);
-    uint32_t cap = ACDC_WINDOW_MAX;
+    uint32_t cap = acdc_law_cap(e->params, e->mss);
 
-    if (e->params->max_window) {
-        /* A cap below one segment would stop the flow. */
-        cap = e->params->max_window > e->mss ? e->params->max_window : e->mss;
-    }
     if (l->wnd < floor) {
         l->wnd = floor;
     }
@@ -64,24 +60,13 @@ acdc_law_switch(struct acdc_law *l, enum acdc_algorithm alg)
     }
 }
 
-/* Whether the flow used the window it had, so that a larger one is earned: an
- * application-limited flow must not bank credit.  Half of it is enough, as in
- * RFC 7661 section 4.1: what is on its way between the guest and its vSwitch
- * is in the guest's flight, not in the one seen here, and with a round-trip
- * time of some 10 us across the network that is a fifth of the window. */
-static bool
-is_window_limited(const struct acdc_law *l, uint32_t flight)
-{
-    return l->wnd < 2 * (uint64_t) flight;
-}
-
 static ACDC_NOINLINE void
 end_of_round(struct acdc_law *l, const struct acdc_law_env *e)
 {
     if (acdc_cc(l)->round && l->round_total) {
         acdc_cc(l)->round(l, e, l->round_ce, l->round_total);
     }
-    if (acdc_cc(l)->pause && !is_window_limited(l, l->flight_max)) {
+    if (acdc_cc(l)->pause && !acdc_law_is_limited(l, l->flight_max)) {
         acdc_cc(l)->pause(l);
     }
     l->round_ce = l->round_total = 0;
@@ -92,13 +77,7 @@ end_of_round(struct acdc_law *l, const struct acdc_law_env *e)
 static void
 grow(struct acdc_law *l, const struct acdc_law_env *e, uint32_t acked)
 {
-    if (l->wnd < l->ssthresh) {
-        uint32_t step = l->ssthresh - l->wnd;
-
-        step = step < acked ? step : acked;
-        l->wnd += step;
-        acked -= step;
-    }
+    acked = acdc_law_slow_start(l, acked);
     if (acked) {
         acdc_cc(l)->grow(l, e, acked);
     }
@@ -157,7 +136,7 @@ acdc_law_ack(struct acdc_law *l, const struct acdc_law_env *e,
         cut(l, e, ACDC_CAUSE_ECN);
         return true;
     }
-    if (acked && !l->in_cut && is_window_limited(l, flight)) {
+    if (acked && !l->in_cut && acdc_law_is_limited(l, flight)) {
         grow(l, e, acked);
         acdc_law_clamp(l, e);
     }

@@ -90,8 +90,7 @@ struct acdc_cc {
 
 extern const struct acdc_cc acdc_cc_reno, acdc_cc_cubic, acdc_cc_dctcp;
 
-/* Appropriate byte counting (RFC 3465) in congestion avoidance: one segment a
- * window of acknowledged data. */
+/* acdc_law_avoid_congestion(). */
 void acdc_cc_reno_grow(struct acdc_law *, const struct acdc_law_env *,
                        uint32_t acked);
 
@@ -101,11 +100,93 @@ void acdc_law_init(struct acdc_law *, const struct acdc_law_env *,
 /* Switches the algorithm of a live flow; the window stays. */
 void acdc_law_switch(struct acdc_law *, enum acdc_algorithm);
 
+/* Whether the flow used the window it had, so that a larger one is earned: an
+ * application-limited flow must not bank credit.  Half of it is enough, as in
+ * RFC 7661 section 4.1: what is on its way between the guest and its vSwitch
+ * is in the guest's flight, not in the one seen here, and with a round-trip
+ * time of some 10 us across the network that is a fifth of the window. */
+static inline bool
+acdc_law_is_limited(const struct acdc_law *l, uint32_t flight)
+{
+    return l->wnd < 2 * (uint64_t) flight;
+}
+
+/* Slow start.  Returns what is left of 'acked' for congestion avoidance. */
+static inline uint32_t
+acdc_law_slow_start(struct acdc_law *l, uint32_t acked)
+{
+    uint32_t step = 0;
+
+    if (l->wnd < l->ssthresh) {
+        step = l->ssthresh - l->wnd;
+        step = step < acked ? step : acked;
+        l->wnd += step;
+    }
+    return acked - step;
+}
+
+/* Congestion avoidance by appropriate byte counting (RFC 3465): one segment a
+ * window of acknowledged data. */
+static inline void
+acdc_law_avoid_congestion(struct acdc_law *l, uint32_t mss, uint32_t acked)
+{
+    l->ca_bytes += acked;
+    while (l->ca_bytes >= l->wnd) {
+        l->ca_bytes -= l->wnd;
+        l->wnd += mss;
+    }
+}
+
+/* Largest window that the parameters allow, bytes. */
+static inline uint32_t
+acdc_law_cap(const struct acdc_params *params, uint32_t mss)
+{
+    if (acdc_likely(!params->max_window)) {
+        return ACDC_WINDOW_MAX;
+    }
+    /* A cap below one segment would stop the flow. */
+    return params->max_window > mss ? params->max_window : mss;
+}
+
 /* An ACK that newly acknowledges 'acked' bytes (may be 0) and reports 'total'
  * more bytes received, 'ce' of them marked.  Returns true if it cut the
  * window. */
 bool acdc_law_ack(struct acdc_law *, const struct acdc_law_env *,
                   uint32_t acked, uint32_t ce, uint32_t total);
+/* The same for what most ACKs of a flow of DCTCP are: without marks, in the
+ * middle of a round.  'mss' as in struct acdc_law_env, 'cap': acdc_law_cap().
+ * False, with nothing changed, if it is not one of these, and acdc_law_ack()
+ * is to be asked. */
+static inline bool
+acdc_law_usual_ack(struct acdc_law *l, uint32_t snd_una, uint32_t snd_nxt,
+                   uint32_t acked, uint32_t total, uint32_t mss, uint32_t cap)
+{
+    uint32_t flight = snd_nxt - snd_una + acked;
+
+    if (l->alg != ACDC_ALG_DCTCP || l->timed_out
+        || !seq_before(snd_una, l->round_end)) {
+        return false;
+    }
+    if (flight > l->flight_max) {
+        l->flight_max = flight;
+    }
+    l->round_total += total;
+    if (seq_after(snd_una, l->cut_end)) {
+        l->in_cut = l->in_loss = false;
+        l->cut_end = snd_una;
+    }
+    if (!l->in_cut && acdc_law_is_limited(l, l->flight_max)) {
+        acked = acdc_law_slow_start(l, acked);
+        if (acked) {
+            acdc_law_avoid_congestion(l, mss, acked);
+        }
+        if (l->wnd > cap) {
+            l->wnd = cap;
+        }
+    }
+    return true;
+}
+
 /* Loss inferred.  True if it cut the window. */
 bool acdc_law_loss(struct acdc_law *, const struct acdc_law_env *);
 /* The guest's retransmission timer expired. */

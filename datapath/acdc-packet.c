@@ -4,18 +4,11 @@
 
 /* Ones' complement arithmetic (RFC 1071, RFC 1624). ------------------------ */
 
-/* Both halves of an aligned word. */
-static inline uint32_t
-csum_add32(uint32_t sum, uint32_t word)
-{
-    return sum + (word >> 16) + (word & 0xffff);
-}
-
 static uint32_t
 csum_add_bytes(uint32_t sum, const uint8_t *p, unsigned int n)
 {
     for (; n >= 4; n -= 4, p += 4) {
-        sum = csum_add32(sum, acdc_get32(p));
+        sum = acdc_csum_add32(sum, acdc_get32(p));
     }
     if (n >= 2) {
         sum += acdc_get16(p);
@@ -26,13 +19,6 @@ csum_add_bytes(uint32_t sum, const uint8_t *p, unsigned int n)
         sum += (uint32_t) *p << 8;
     }
     return sum;
-}
-
-/* What a word that grows by 'delta' adds: in ones' complement -n is ~n. */
-static inline uint32_t
-csum_delta(int delta)
-{
-    return delta >= 0 ? (uint32_t) delta : (uint16_t) ~(unsigned int) -delta;
 }
 
 /* Writes any byte of the TCP header. */
@@ -394,7 +380,7 @@ adjust_lengths(struct acdc_pkt *p, int delta)
 
     if (p->ip_version == 4) {
         acdc_put16(ip + 2, (uint16_t) (acdc_get16(ip + 2) + delta));
-        p->ip_change += csum_delta(delta);
+        p->ip_change += acdc_csum_delta(delta);
     } else {
         acdc_put16(ip + 4, (uint16_t) (acdc_get16(ip + 4) + delta));
     }
@@ -402,11 +388,11 @@ adjust_lengths(struct acdc_pkt *p, int delta)
     tcp[12] = (uint8_t) (tcp[12] + delta / 4 * 0x10);
     if (!p->csum_partial) {
         /* The length in the pseudo header, and the data offset. */
-        p->tcp_change += csum_delta(delta) + csum_delta(delta / 4 * 0x1000);
+        p->tcp_change += acdc_csum_delta(delta) + acdc_csum_delta(delta / 4 * 0x1000);
     } else {
         /* The pseudo header alone, and its sum itself, not the complement. */
         acdc_put16(tcp + 16, acdc_csum_fold(acdc_get16(tcp + 16)
-                                            + csum_delta(delta)));
+                                            + acdc_csum_delta(delta)));
     }
 }
 
@@ -455,14 +441,6 @@ insert_option(struct acdc_pkt *p, unsigned int len, uint32_t sum)
     return data + front;
 }
 
-static inline uint32_t
-feedback_sum(uint16_t exid, uint32_t ce, uint32_t total)
-{
-    uint32_t sum = csum_add32(0, ACDC_FEEDBACK_WORD | exid);
-
-    return csum_add32(csum_add32(sum, ce), total);
-}
-
 static inline void
 put_feedback(uint8_t *opt, uint16_t exid, uint32_t ce, uint32_t total)
 {
@@ -477,7 +455,7 @@ acdc_pkt_add_capability(struct acdc_pkt *p, uint16_t exid, uint8_t flags)
     uint32_t head = ACDC_CAPABILITY_WORD | exid;
     uint32_t body = (uint32_t) ACDC_OPT_VERSION << 24 | (uint32_t) flags << 16;
     uint8_t *opt = insert_option(p, ACDC_OPT_CAP_LEN,
-                                 csum_add32(csum_add32(0, head), body));
+                                 acdc_csum_add32(acdc_csum_add32(0, head), body));
 
     if (!opt) {
         return false;
@@ -492,7 +470,7 @@ acdc_pkt_add_feedback(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
                       uint32_t total)
 {
     uint8_t *opt = insert_option(p, ACDC_OPT_FB_LEN,
-                                 feedback_sum(exid, ce, total));
+                                 acdc_feedback_sum(exid, ce, total));
 
     if (!opt) {
         return false;
@@ -586,11 +564,21 @@ acdc_pkt_do_strip(struct acdc_pkt *p, uint16_t exid)
         const uint8_t *body = acdc_pkt_tcp(p) + fb_ofs + ACDC_OPT_BODY_OFS;
 
         cut_option(p, ACDC_TCP_HLEN, ACDC_OPT_FB_LEN,
-                   feedback_sum(exid, acdc_get32(body), acdc_get32(body + 4)));
+                   acdc_feedback_sum(exid, acdc_get32(body), acdc_get32(body + 4)));
     } else {
         strip_any(p, exid);
     }
     return true;
+}
+
+void
+acdc_pkt_undress_any(struct acdc_pkt *p, uint16_t exid, uint8_t ecn,
+                     uint16_t window)
+{
+    acdc_pkt_strip(p, exid);
+    acdc_pkt_set_reserved(p, 0);
+    acdc_pkt_set_ecn(p, ecn);
+    acdc_pkt_set_window(p, window);
 }
 
 bool

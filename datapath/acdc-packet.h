@@ -112,6 +112,20 @@ acdc_csum_fold(uint32_t sum)
     return (uint16_t) ((sum + (sum << 16 | sum >> 16)) >> 16);
 }
 
+/* Both halves of an aligned word. */
+static inline uint32_t
+acdc_csum_add32(uint32_t sum, uint32_t word)
+{
+    return sum + (word >> 16) + (word & 0xffff);
+}
+
+/* What a word that grows by 'delta' adds: in ones' complement -n is ~n. */
+static inline uint32_t
+acdc_csum_delta(int delta)
+{
+    return delta >= 0 ? (uint32_t) delta : (uint16_t) ~(unsigned int) -delta;
+}
+
 /* HC' = ~(~HC + ~m + m'), RFC 1624 equation 3, for all words at once. */
 static inline void
 acdc_csum_apply(uint8_t *field, uint32_t change)
@@ -225,6 +239,15 @@ bool acdc_pkt_add_capability(struct acdc_pkt *p, uint16_t exid,
 bool acdc_pkt_add_feedback(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
                            uint32_t total);
 
+/* The sum of the words of a feedback option. */
+static inline uint32_t
+acdc_feedback_sum(uint16_t exid, uint32_t ce, uint32_t total)
+{
+    uint32_t sum = acdc_csum_add32(0, ACDC_FEEDBACK_WORD | exid);
+
+    return acdc_csum_add32(acdc_csum_add32(sum, ce), total);
+}
+
 /* Only with ACDC_O_FEEDBACK. */
 static inline void
 acdc_pkt_get_feedback(const struct acdc_pkt *p, uint32_t *ce, uint32_t *total)
@@ -243,6 +266,57 @@ static inline bool
 acdc_pkt_strip(struct acdc_pkt *p, uint16_t exid)
 {
     return !(p->opt_flags & ACDC_O_OURS) || acdc_pkt_do_strip(p, exid);
+}
+
+/* What most ACKs need on their way to a guest, at once: acdc_pkt_strip(),
+ * reserved bits of 0, 'ecn' as the codepoint and 'window'.  'p' is writable, has
+ * feedback, 'ce' and 'total', at most timestamps beside it, and no payload. */
+void acdc_pkt_undress_any(struct acdc_pkt *p, uint16_t exid, uint8_t ecn,
+                          uint16_t window);
+static ACDC_ALWAYS_INLINE void
+acdc_pkt_undress_ack(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
+                     uint32_t total, uint8_t ecn, uint16_t window)
+{
+    enum { LEN = ACDC_OPT_FB_LEN };
+    uint16_t old_tos, tos, old_offset, offset, old_window;
+    uint32_t gone;
+    uint8_t *ip, *tcp;
+
+    if (acdc_unlikely(p->ip_version != 4 || p->csum_partial
+                      || p->fb_ofs != ACDC_TCP_HLEN
+                      || !acdc_host_pull(p, LEN))) {
+        acdc_pkt_undress_any(p, exid, ecn, window);
+        return;
+    }
+    memmove(p->data, p->data - LEN, p->l4_ofs + (unsigned int) ACDC_TCP_HLEN);
+    p->tcp_hlen = (uint8_t) (p->tcp_hlen - LEN);
+    p->opt_flags &= ACDC_O_TIMESTAMP;
+    p->fb_ofs = 0;
+    if (p->ts_ofs) {
+        p->ts_ofs = (uint8_t) (p->ts_ofs - LEN);
+    }
+
+    ip = acdc_pkt_ip(p);
+    old_tos = acdc_get16(ip);
+    tos = (uint16_t) ((old_tos & ~ACDC_ECN_MASK) | ecn);
+    acdc_put16(ip, tos);
+    acdc_put16(ip + 2, (uint16_t) (acdc_get16(ip + 2) - LEN));
+    acdc_csum_apply(ip + 10, acdc_csum_change(old_tos, tos)
+                             + acdc_csum_delta(-LEN));
+
+    tcp = acdc_pkt_tcp(p);
+    old_offset = acdc_get16(tcp + 12);
+    offset = (uint16_t) ((old_offset - LEN / 4 * 0x1000)
+                         & ~(ACDC_RES_MASK << 8));
+    acdc_put16(tcp + 12, offset);
+    old_window = acdc_get16(tcp + 14);
+    acdc_put16(tcp + 14, window);
+    /* The option, and its length in the pseudo header. */
+    gone = acdc_csum_fold(acdc_feedback_sum(exid, ce, total));
+    acdc_csum_apply(tcp + 16, acdc_csum_change((uint16_t) gone, 0)
+                              + acdc_csum_delta(-LEN)
+                              + acdc_csum_change(old_offset, offset)
+                              + acdc_csum_change(old_window, window));
 }
 
 /* Highest right edge in the SACK option that lies in (una, nxt], or 'una'. */

@@ -143,31 +143,33 @@ typedef uint32_t acdc_count_t;
     ((void) __atomic_fetch_add(P, (uint32_t) (V), __ATOMIC_RELAXED))
 #define acdc_count_read(P) __atomic_load_n(P, __ATOMIC_RELAXED)
 
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define ACDC_BE16(V) __builtin_bswap16(V)
+#define ACDC_BE32(V) __builtin_bswap32(V)
+#else
+#define ACDC_BE16(V) (V)
+#define ACDC_BE32(V) (V)
+#endif
 static inline uint16_t acdc_get16(const void *p)
 {
-    const uint8_t *b = p;
-    return (uint16_t) (b[0] << 8 | b[1]);
+    uint16_t v;
+    memcpy(&v, p, sizeof v);
+    return ACDC_BE16(v);
 }
 static inline uint32_t acdc_get32(const void *p)
 {
     uint32_t v;
     memcpy(&v, p, sizeof v);
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    v = __builtin_bswap32(v);
-#endif
-    return v;
+    return ACDC_BE32(v);
 }
 static inline void acdc_put16(void *p, uint16_t v)
 {
-    uint8_t *b = p;
-    b[0] = (uint8_t) (v >> 8);
-    b[1] = (uint8_t) v;
+    v = ACDC_BE16(v);
+    memcpy(p, &v, sizeof v);
 }
 static inline void acdc_put32(void *p, uint32_t v)
 {
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    v = __builtin_bswap32(v);
-#endif
+    v = ACDC_BE32(v);
     memcpy(p, &v, sizeof v);
 }
 

@@ -10,8 +10,7 @@
 
 /* Hash. -------------------------------------------------------------------- */
 
-/* The finalizer of MurmurHash3 mixes two words at a time; the seed is secret,
- * so that nobody can aim at one bucket. */
+/* The finalizer of MurmurHash3. */
 static inline uint64_t
 acdc_hash_mix(uint64_t h)
 {
@@ -23,11 +22,12 @@ acdc_hash_mix(uint64_t h)
     return h;
 }
 
-/* Of all hashes for a port. */
+/* Of all hashes for a port: an odd number that nobody knows, so that nobody can
+ * aim at one bucket. */
 static inline uint64_t
 acdc_hash_basis(const struct acdc *acdc, const struct acdc_port *port)
 {
-    return acdc_hash_mix((uint64_t) acdc->seed << 32 | port->hash);
+    return acdc_hash_mix((uint64_t) acdc->seed << 32 | port->hash) | 1;
 }
 
 /* With the addresses of an IPv6 packet. */
@@ -48,7 +48,8 @@ acdc_table_set_key(const struct acdc_ctx *ctx, struct acdc_pkt *p,
     if (ctx->dir == ACDC_INGRESS) {
         ports = ports << 16 | ports >> 16;
     }
-    h = acdc_hash_mix(basis ^ ports);
+    /* Never of 0, which would make it 0. */
+    h = basis * ((uint64_t) ports + 1);
     p->ports = ports;
     if (acdc_likely(p->ip_version == 4)) {
         uint64_t src = acdc_get32(addrs), dst = acdc_get32(addrs + 4);

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+
+/* Header prediction: an ACK that usual_ack() takes has the effect that it would
+ * have step by step.  Two pairs of engines live through the same connection; in
+ * one of them every pure ACK has URG set, which means nothing to the engine but
+ * that it is not usual.  After each packet the flows are the same to the last bit,
+ * and so is what the guests got, URG apart. */
+
+#include "sim.h"
+#include "tap.h"
+
+enum { MSS = 1448, STEPS = 3000, N_DELAYED = 4 };
+
+struct twins {
+    struct sim s[2];
+    struct packet *delayed[2][N_DELAYED];       /* ACKs to guest 0. */
+    uint64_t seed;
+    unsigned int n_predictable; /* ACKs that raised SND.UNA. */
+};
+
+static bool
+chance(struct twins *t, unsigned int percent)
+{
+    return tap_random(&t->seed) % 100 < percent;
+}
+
+static const struct acdc_flow *
+only_flow(const struct sim *s, int side)
+{
+    const struct acdc_table *table = s->acdc[side]->table;
+    uint32_t i;
+
+    for (i = 0; i <= table->mask; i++) {
+        if (table->buckets[i]) {
+            return table->buckets[i];
+        }
+    }
+    return NULL;
+}
+
+static bool
+same_flow(const struct acdc_flow *a, const struct acdc_flow *b)
+{
+    const size_t from = offsetof(struct acdc_flow, lock);
+
+    return a && b && !memcmp((const char *) a + from, (const char *) b + from,
+                             sizeof *a - from);
+}
+
+static bool
+same_counters(const struct twins *t, int side)
+{
+    struct acdc_tenant_stats stats[2];
+    int i;
+
+    for (i = 0; i < 2; i++) {
+        memset(&stats[i], 0, sizeof stats[i]);
+        acdc_tenant_stats_get(t->s[i].acdc[side], SIM_TENANT, &stats[i]);
+    }
+    return !memcmp(stats[0].counters, stats[1].counters,
+                   sizeof stats[0].counters);
+}
+
+/* Takes URG and the TCP checksum out of 'p', a copy. */
+static struct packet *
+plain(const struct packet *p)
+{
+    struct packet *copy = packet_clone(p);
+    struct acdc_pkt pkt;
+
+    if (packet_parse(copy, &pkt)) {
+        acdc_pkt_tcp(&pkt)[13] &= (uint8_t) ~ACDC_TCP_URG;
+        acdc_put16(acdc_pkt_tcp(&pkt) + 16, 0);
+    }
+    return copy;
+}
+
+/* 'p' of both, which are freed, got to the guest. */
+static bool
+same_packets(struct packet *p[2])
+{
+    bool same = packet_count(p[0]) == packet_count(p[1]);
+
+    if (same && p[0]) {
+        struct packet *a = plain(p[0]), *b = plain(p[1]);
+
+        same = packet_same(a, b) && packet_csum_ok(p[0])
+               && packet_csum_ok(p[1]);
+        packet_free(a);
+        packet_free(b);
+    }
+    packet_free_list(p[0]);
+    packet_free_list(p[1]);
+    return same;
+}
+
+/* What is on the wire, once for each twin, gets to guest 0. */
+static bool
+deliver(struct twins *t, struct packet *wire[2])
+{
+    uint32_t una = only_flow(&t->s[0], 0)->snd_una;
+    struct packet *got[2];
+    int i;
+
+    for (i = 0; i < 2; i++) {
+        got[i] = sim_ingress(&t->s[i], 0, wire[i]);
+    }
+    t->n_predictable += only_flow(&t->s[0], 0)->snd_una != una;
+    return same_packets(got)
+           && same_flow(only_flow(&t->s[0], 0), only_flow(&t->s[1], 0));
+}
+
+/* Guest 1 acknowledges; the network may delay, lose, mark or repeat that. */
+static bool
+acknowledge(struct twins *t)
+{
+    bool delay = chance(t, 20), lose = chance(t, 5), mark = chance(t, 10);
+    bool again = chance(t, 5);
+    const struct acdc_flow *f = only_flow(&t->s[0], 0);
+    /* Most often not of all that is in flight: in the middle of a round. */
+    uint32_t behind = chance(t, 80)
+                      ? (uint32_t) (tap_random(&t->seed)
+                                    % (f->snd_nxt - f->snd_una + 1)) : 0;
+    unsigned int place = (unsigned int) (tap_random(&t->seed) % N_DELAYED);
+    struct packet *wire[2];
+    int i;
+
+    for (i = 0; i < 2; i++) {
+        struct tcp_spec spec = sim_spec(&t->s[i], 1, ACDC_TCP_ACK, 0);
+
+        spec.ack -= behind;
+        if (i) {
+            spec.flags |= ACDC_TCP_URG;
+        }
+        wire[i] = sim_egress(&t->s[i], 1, packet_make(&spec));
+        if (mark && wire[i] && !wire[i]->next
+            && packet_ecn(wire[i]) != ACDC_ECN_NOT_ECT) {
+            packet_set_ecn(wire[i], ACDC_ECN_CE);
+        }
+        if (lose) {
+            packet_free_list(wire[i]);
+            wire[i] = NULL;
+        } else if (delay && wire[i] && !wire[i]->next) {
+            struct packet *before = t->delayed[i][place];
+
+            t->delayed[i][place] = wire[i];
+            wire[i] = before;
+        }
+    }
+    if (again && wire[0] && !wire[0]->next) {
+        struct packet *copies[2] = {
+            packet_clone(wire[0]), packet_clone(wire[1])
+        };
+
+        if (!deliver(t, copies)) {
+            packet_free_list(wire[0]);
+            packet_free_list(wire[1]);
+            return false;
+        }
+    }
+    return deliver(t, wire);
+}
+
+static void
+send_data(struct twins *t, int from, unsigned int marks)
+{
+    uint32_t n = chance(t, 80) ? MSS : (uint32_t) (tap_random(&t->seed) % MSS)
+                                       + 1;
+    bool ce = chance(t, marks), lose = chance(t, 1);
+    int i;
+
+    for (i = 0; i < 2; i++) {
+        struct sim *s = &t->s[i];
+
+        if (lose) {
+            /* And sent again, after what follows. */
+            struct tcp_spec spec = sim_spec(s, from, ACDC_TCP_ACK, n);
+
+            packet_free_list(sim_egress(s, from, packet_make(&spec)));
+        }
+        sim_data(s, from, n, ce);
+    }
+}
+
+static void
+life(struct twins *t, const struct acdc_params *params, bool v6, bool ecn,
+     bool timestamps, unsigned int vlans, unsigned int marks, const char *name)
+{
+    bool same = true;
+    unsigned int step;
+    int i, k;
+
+    t->n_predictable = 0;
+    memset(t->delayed, 0, sizeof t->delayed);
+    for (i = 0; i < 2; i++) {
+        sim_init(&t->s[i], params, params);
+        t->s[i].v6 = v6;
+        t->s[i].vlans = vlans;
+        for (k = 0; k < 2; k++) {
+            t->s[i].guest[k].ecn = ecn;
+            t->s[i].guest[k].timestamps = timestamps;
+        }
+        sim_connect(&t->s[i]);
+    }
+    for (step = 0; same && step < STEPS; step++) {
+        const struct acdc_flow *f = only_flow(&t->s[0], 0);
+        uint64_t pause = chance(t, 1) ? 400 : tap_random(&t->seed) % 3;
+        struct acdc_params changed = *params;
+
+        if (f->snd_nxt - f->snd_una < 40 * MSS && chance(t, 60)) {
+            send_data(t, 0, marks);
+        } else if (chance(t, 3)) {
+            send_data(t, 1, marks);
+        } else {
+            same = acknowledge(t);
+        }
+        changed.beta = chance(t, 50) ? ACDC_FIX_ONE / 2 : ACDC_FIX_ONE;
+        for (i = 0; i < 2; i++) {
+            t->s[i].now += pause * SIM_MS;
+            t->s[i].guest[1].window = step % 500 < 20 ? 9 : 0xffff;
+            if (step % 700 == 699) {
+                sim_policy(&t->s[i], 0, &changed);
+            }
+        }
+    }
+    ok(same, "%s: the same flow and packets, %u ACKs of new data", name,
+       t->n_predictable);
+    if (!same) {
+        printf("# in step %u of seed %"PRIu64"\n", step, t->seed);
+    }
+    ok(t->n_predictable > STEPS / 20, "%s: there were some", name);
+    ok(same_counters(t, 0) && same_counters(t, 1), "%s: the same counters",
+       name);
+    for (i = 0; i < 2; i++) {
+        for (k = 0; k < N_DELAYED; k++) {
+            packet_free_list(t->delayed[i][k]);
+        }
+        sim_done(&t->s[i]);
+    }
+}
+
+int
+main(void)
+{
+    struct twins t = { .seed = tap_seed() };
+    struct acdc_params params = acdc_params_default;
+    unsigned int marks;
+
+    for (marks = 0; marks <= 40; marks += 8) {
+        life(&t, &params, false, false, true, 0, marks, "IPv4");
+    }
+    life(&t, &params, true, false, true, 0, 8, "IPv6");
+    life(&t, &params, false, true, true, 0, 8, "guests with ECN");
+    life(&t, &params, false, false, false, 1, 8, "VLAN, no timestamps");
+    params.max_window = 9000;
+    life(&t, &params, false, false, true, 0, 8, "max_window");
+    params.min_window = 4 * MSS;
+    params.max_window = 0;
+    life(&t, &params, false, false, true, 0, 30, "min_window");
+    params.min_window = 0;
+    params.small_windows = true;
+    life(&t, &params, false, false, true, 0, 30, "small_windows");
+    params.small_windows = false;
+    params.spread_cuts = !params.spread_cuts;
+    life(&t, &params, false, false, true, 0, 8, "spread_cuts");
+    params.algorithm = ACDC_ALG_RENO;
+    life(&t, &params, false, false, true, 0, 3, "reno");
+    params.algorithm = ACDC_ALG_CUBIC;
+    life(&t, &params, false, false, true, 0, 3, "cubic");
+    return tap_end();
+}
