@@ -115,7 +115,7 @@ static bool
 acknowledge(struct twins *t)
 {
     bool delay = chance(t, 20), lose = chance(t, 5), mark = chance(t, 10);
-    bool again = chance(t, 5);
+    bool again = chance(t, 5), sack = chance(t, 10);
     const struct acdc_flow *f = only_flow(&t->s[0], 0);
     /* Most often not of all that is in flight: in the middle of a round. */
     uint32_t behind = chance(t, 80)
@@ -129,6 +129,11 @@ acknowledge(struct twins *t)
         struct tcp_spec spec = sim_spec(&t->s[i], 1, ACDC_TCP_ACK, 0);
 
         spec.ack -= behind;
+        if (sack) {
+            uint32_t edges[2] = { spec.ack + MSS, spec.ack + 5 * MSS };
+
+            opt_sack(&spec, 1, edges);
+        }
         if (i) {
             spec.flags |= ACDC_TCP_URG;
         }
@@ -182,6 +187,21 @@ send_data(struct twins *t, int from, unsigned int marks)
     }
 }
 
+/* Guest 0 sends again what is not acknowledged, as after a timeout. */
+static void
+retransmit(struct twins *t)
+{
+    uint32_t una = only_flow(&t->s[0], 0)->snd_una;
+    int i;
+
+    for (i = 0; i < 2; i++) {
+        struct tcp_spec spec = sim_spec(&t->s[i], 0, ACDC_TCP_ACK, MSS);
+
+        spec.seq = una;
+        packet_free_list(sim_cross(&t->s[i], 0, packet_make(&spec)));
+    }
+}
+
 static void
 life(struct twins *t, const struct acdc_params *params, bool v6, bool ecn,
      bool timestamps, unsigned int vlans, unsigned int marks, const char *name)
@@ -204,13 +224,15 @@ life(struct twins *t, const struct acdc_params *params, bool v6, bool ecn,
     }
     for (step = 0; same && step < STEPS; step++) {
         const struct acdc_flow *f = only_flow(&t->s[0], 0);
-        uint64_t pause = chance(t, 1) ? 400 : tap_random(&t->seed) % 3;
+        uint64_t pause = chance(t, 2) ? 400 : tap_random(&t->seed) % 3;
         struct acdc_params changed = *params;
 
         if (f->snd_nxt - f->snd_una < 40 * MSS && chance(t, 60)) {
             send_data(t, 0, marks);
         } else if (chance(t, 3)) {
             send_data(t, 1, marks);
+        } else if (f->snd_nxt - f->snd_una >= MSS && chance(t, 3)) {
+            retransmit(t);
         } else {
             same = acknowledge(t);
         }
