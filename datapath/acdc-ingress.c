@@ -527,7 +527,7 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
           const struct acdc_params *params, struct acdc_pkt *p)
 {
     const uint32_t flags = ACDC_F_OFFERED | ACDC_F_PEER | ACDC_F_CAPABLE
-                           | ACDC_F_LAW | ACDC_F_EDGE;
+                           | ACDC_F_EDGE;
     uint32_t acked = p->ack - f->snd_una;
     uint32_t flight = f->snd_nxt - f->snd_una;
     uint32_t ce, total, new_ce, new_total, own, offered;
@@ -542,8 +542,8 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
         || (f->flags & (flags | ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER
                         | ACDC_F_DOUBT)) != flags
         || f->state != ACDC_FLOW_ESTABLISHED || f->bad_feedback || f->dupacks
-        || f->sack_loss || !acdc_params_enforce(params)
-        || params->small_windows || f->law.alg == ACDC_ALG_NONE
+        || f->sack_loss || !acdc_flow_enforced(f, params)
+        || params->small_windows
         || (acdc_pkt_reserved(p) & ACDC_RES_FACK)
         || acked - 1 >= flight || flight > ACDC_WINDOW_MAX
         || !seq_after(p->ack, f->out_ack)
@@ -572,9 +572,8 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
         f->lost = f->tx_total - total;
     }
     if (new_ce
-        || !acdc_law_usual_ack(&f->law, f->snd_una, f->snd_nxt, acked,
-                               new_total, f->mss,
-                               acdc_law_cap(params, f->mss))) {
+        || !acdc_law_usual_ack(&f->law, params, f->mss, f->snd_una,
+                               f->snd_nxt, acked, new_total)) {
         give_to_law(ctx, f, params, acked, new_ce, new_total);
     }
 

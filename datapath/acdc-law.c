@@ -109,10 +109,7 @@ acdc_law_ack(struct acdc_law *l, const struct acdc_law_env *e,
         l->round_end = l->cut_end = e->snd_una;
         return false;
     }
-    flight = e->snd_nxt - e->snd_una + acked;
-    if (flight > l->flight_max) {
-        l->flight_max = flight;
-    }
+    acdc_law_note_flight(l, e->snd_nxt - e->snd_una + acked);
     flight = l->flight_max;
 
     if (acked && l->timed_out) {
@@ -126,11 +123,7 @@ acdc_law_ack(struct acdc_law *l, const struct acdc_law_env *e,
     if (acked && !seq_before(e->snd_una, l->round_end)) {
         end_of_round(l, e);
     }
-    if (seq_after(e->snd_una, l->cut_end)) {
-        l->in_cut = l->in_loss = false;
-        /* Keeps the mark from falling 2^31 bytes behind. */
-        l->cut_end = e->snd_una;
-    }
+    acdc_law_leave_cut(l, e->snd_una);
 
     if (ce && !l->in_cut) {
         cut(l, e, ACDC_CAUSE_ECN);

@@ -111,6 +111,25 @@ acdc_law_is_limited(const struct acdc_law *l, uint32_t flight)
     return l->wnd < 2 * (uint64_t) flight;
 }
 
+static inline void
+acdc_law_note_flight(struct acdc_law *l, uint32_t flight)
+{
+    if (flight > l->flight_max) {
+        l->flight_max = flight;
+    }
+}
+
+/* Past 'cut_end' the next mark or loss cuts again. */
+static inline void
+acdc_law_leave_cut(struct acdc_law *l, uint32_t snd_una)
+{
+    if (seq_after(snd_una, l->cut_end)) {
+        l->in_cut = l->in_loss = false;
+        /* Keeps the mark from falling 2^31 bytes behind. */
+        l->cut_end = snd_una;
+    }
+}
+
 /* Slow start.  Returns what is left of 'acked' for congestion avoidance. */
 static inline uint32_t
 acdc_law_slow_start(struct acdc_law *l, uint32_t acked)
@@ -153,33 +172,31 @@ acdc_law_cap(const struct acdc_params *params, uint32_t mss)
  * window. */
 bool acdc_law_ack(struct acdc_law *, const struct acdc_law_env *,
                   uint32_t acked, uint32_t ce, uint32_t total);
-/* The same for what most ACKs of a flow of DCTCP are: without marks, in the
- * middle of a round.  'mss' as in struct acdc_law_env, 'cap': acdc_law_cap().
- * False, with nothing changed, if it is not one of these, and acdc_law_ack()
- * is to be asked. */
-static inline bool
-acdc_law_usual_ack(struct acdc_law *l, uint32_t snd_una, uint32_t snd_nxt,
-                   uint32_t acked, uint32_t total, uint32_t mss, uint32_t cap)
-{
-    uint32_t flight = snd_nxt - snd_una + acked;
 
+/* The same for what most ACKs of a flow of DCTCP are: without marks, in the
+ * middle of a round.  'params', 'mss', 'snd_una' and 'snd_nxt' as in struct
+ * acdc_law_env, which few of these ACKs need whole.  False, with nothing
+ * changed, if it is not one of these, and acdc_law_ack() is to be asked. */
+static inline bool
+acdc_law_usual_ack(struct acdc_law *l, const struct acdc_params *params,
+                   uint32_t mss, uint32_t snd_una, uint32_t snd_nxt,
+                   uint32_t acked, uint32_t total)
+{
     if (l->alg != ACDC_ALG_DCTCP || l->timed_out
         || !seq_before(snd_una, l->round_end)) {
         return false;
     }
-    if (flight > l->flight_max) {
-        l->flight_max = flight;
-    }
+    acdc_law_note_flight(l, snd_nxt - snd_una + acked);
     l->round_total += total;
-    if (seq_after(snd_una, l->cut_end)) {
-        l->in_cut = l->in_loss = false;
-        l->cut_end = snd_una;
-    }
+    acdc_law_leave_cut(l, snd_una);
     if (!l->in_cut && acdc_law_is_limited(l, l->flight_max)) {
+        uint32_t cap;
+
         acked = acdc_law_slow_start(l, acked);
         if (acked) {
             acdc_law_avoid_congestion(l, mss, acked);
         }
+        cap = acdc_law_cap(params, mss);
         if (l->wnd > cap) {
             l->wnd = cap;
         }

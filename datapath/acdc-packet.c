@@ -388,7 +388,8 @@ adjust_lengths(struct acdc_pkt *p, int delta)
     tcp[12] = (uint8_t) (tcp[12] + delta / 4 * 0x10);
     if (!p->csum_partial) {
         /* The length in the pseudo header, and the data offset. */
-        p->tcp_change += acdc_csum_delta(delta) + acdc_csum_delta(delta / 4 * 0x1000);
+        p->tcp_change += acdc_csum_delta(delta)
+                         + acdc_csum_delta(delta / 4 * 0x1000);
     } else {
         /* The pseudo header alone, and its sum itself, not the complement. */
         acdc_put16(tcp + 16, acdc_csum_fold(acdc_get16(tcp + 16)
@@ -454,8 +455,8 @@ acdc_pkt_add_capability(struct acdc_pkt *p, uint16_t exid, uint8_t flags)
 {
     uint32_t head = ACDC_CAPABILITY_WORD | exid;
     uint32_t body = (uint32_t) ACDC_OPT_VERSION << 24 | (uint32_t) flags << 16;
-    uint8_t *opt = insert_option(p, ACDC_OPT_CAP_LEN,
-                                 acdc_csum_add32(acdc_csum_add32(0, head), body));
+    uint32_t sum = acdc_csum_add32(acdc_csum_add32(0, head), body);
+    uint8_t *opt = insert_option(p, ACDC_OPT_CAP_LEN, sum);
 
     if (!opt) {
         return false;
@@ -564,7 +565,8 @@ acdc_pkt_do_strip(struct acdc_pkt *p, uint16_t exid)
         const uint8_t *body = acdc_pkt_tcp(p) + fb_ofs + ACDC_OPT_BODY_OFS;
 
         cut_option(p, ACDC_TCP_HLEN, ACDC_OPT_FB_LEN,
-                   acdc_feedback_sum(exid, acdc_get32(body), acdc_get32(body + 4)));
+                   acdc_feedback_sum(exid, acdc_get32(body),
+                                     acdc_get32(body + 4)));
     } else {
         strip_any(p, exid);
     }

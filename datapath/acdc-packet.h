@@ -268,18 +268,20 @@ acdc_pkt_strip(struct acdc_pkt *p, uint16_t exid)
     return !(p->opt_flags & ACDC_O_OURS) || acdc_pkt_do_strip(p, exid);
 }
 
-/* What most ACKs need on their way to a guest, at once: acdc_pkt_strip(),
- * reserved bits of 0, 'ecn' as the codepoint and 'window'.  'p' is writable, has
- * feedback, 'ce' and 'total', at most timestamps beside it, and no payload. */
+/* For the next one: the same, edit by edit. */
 void acdc_pkt_undress_any(struct acdc_pkt *p, uint16_t exid, uint8_t ecn,
                           uint16_t window);
+
+/* What most ACKs need on their way to a guest, at once: acdc_pkt_strip(),
+ * reserved bits of 0, 'ecn' as the codepoint and 'window'.  'p' is writable,
+ * has feedback, 'ce' and 'total', at most timestamps beside it, and no
+ * payload. */
 static ACDC_ALWAYS_INLINE void
 acdc_pkt_undress_ack(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
                      uint32_t total, uint8_t ecn, uint16_t window)
 {
     enum { LEN = ACDC_OPT_FB_LEN };
-    uint16_t old_tos, tos, old_offset, offset, old_window;
-    uint32_t gone;
+    uint16_t old_tos, tos, old_offset, offset, old_window, gone;
     uint8_t *ip, *tcp;
 
     if (acdc_unlikely(p->ip_version != 4 || p->csum_partial
@@ -313,7 +315,7 @@ acdc_pkt_undress_ack(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
     acdc_put16(tcp + 14, window);
     /* The option, and its length in the pseudo header. */
     gone = acdc_csum_fold(acdc_feedback_sum(exid, ce, total));
-    acdc_csum_apply(tcp + 16, acdc_csum_change((uint16_t) gone, 0)
+    acdc_csum_apply(tcp + 16, acdc_csum_change(gone, 0)
                               + acdc_csum_delta(-LEN)
                               + acdc_csum_change(old_offset, offset)
                               + acdc_csum_change(old_window, window));

@@ -105,6 +105,12 @@ tap_random(uint64_t *state)
     return z ^ z >> 31;
 }
 
+static inline bool
+tap_chance(uint64_t *state, unsigned int percent)
+{
+    return tap_random(state) % 100 < percent;
+}
+
 /* Prints the plan; returns the exit status for main(). */
 static inline int
 tap_end(void)

@@ -18,12 +18,6 @@ struct twins {
     unsigned int n_predictable; /* ACKs that raised SND.UNA. */
 };
 
-static bool
-chance(struct twins *t, unsigned int percent)
-{
-    return tap_random(&t->seed) % 100 < percent;
-}
-
 static const struct acdc_flow *
 only_flow(const struct sim *s, int side)
 {
@@ -114,11 +108,14 @@ deliver(struct twins *t, struct packet *wire[2])
 static bool
 acknowledge(struct twins *t)
 {
-    bool delay = chance(t, 20), lose = chance(t, 5), mark = chance(t, 10);
-    bool again = chance(t, 5), sack = chance(t, 10);
+    bool delay = tap_chance(&t->seed, 20);
+    bool lose = tap_chance(&t->seed, 5);
+    bool mark = tap_chance(&t->seed, 10);
+    bool again = tap_chance(&t->seed, 5);
+    bool sack = tap_chance(&t->seed, 10);
     const struct acdc_flow *f = only_flow(&t->s[0], 0);
     /* Most often not of all that is in flight: in the middle of a round. */
-    uint32_t behind = chance(t, 80)
+    uint32_t behind = tap_chance(&t->seed, 80)
                       ? (uint32_t) (tap_random(&t->seed)
                                     % (f->snd_nxt - f->snd_una + 1)) : 0;
     unsigned int place = (unsigned int) (tap_random(&t->seed) % N_DELAYED);
@@ -169,16 +166,16 @@ acknowledge(struct twins *t)
 static void
 send_data(struct twins *t, int from, unsigned int marks)
 {
-    uint32_t n = chance(t, 80) ? MSS : (uint32_t) (tap_random(&t->seed) % MSS)
-                                       + 1;
-    bool ce = chance(t, marks), lose = chance(t, 1);
+    uint32_t n = tap_chance(&t->seed, 80)
+                 ? MSS : (uint32_t) (tap_random(&t->seed) % MSS) + 1;
+    bool ce = tap_chance(&t->seed, marks), lose = tap_chance(&t->seed, 1);
     int i;
 
     for (i = 0; i < 2; i++) {
         struct sim *s = &t->s[i];
 
         if (lose) {
-            /* And sent again, after what follows. */
+            /* Once; sim_data() sends it again. */
             struct tcp_spec spec = sim_spec(s, from, ACDC_TCP_ACK, n);
 
             packet_free_list(sim_egress(s, from, packet_make(&spec)));
@@ -224,19 +221,19 @@ life(struct twins *t, const struct acdc_params *params, bool v6, bool ecn,
     }
     for (step = 0; same && step < STEPS; step++) {
         const struct acdc_flow *f = only_flow(&t->s[0], 0);
-        uint64_t pause = chance(t, 2) ? 400 : tap_random(&t->seed) % 3;
+        uint64_t pause = tap_chance(&t->seed, 2) ? 400 : tap_random(&t->seed) % 3;
         struct acdc_params changed = *params;
 
-        if (f->snd_nxt - f->snd_una < 40 * MSS && chance(t, 60)) {
+        if (f->snd_nxt - f->snd_una < 40 * MSS && tap_chance(&t->seed, 60)) {
             send_data(t, 0, marks);
-        } else if (chance(t, 3)) {
+        } else if (tap_chance(&t->seed, 3)) {
             send_data(t, 1, marks);
-        } else if (f->snd_nxt - f->snd_una >= MSS && chance(t, 3)) {
+        } else if (f->snd_nxt - f->snd_una >= MSS && tap_chance(&t->seed, 3)) {
             retransmit(t);
         } else {
             same = acknowledge(t);
         }
-        changed.beta = chance(t, 50) ? ACDC_FIX_ONE / 2 : ACDC_FIX_ONE;
+        changed.beta = tap_chance(&t->seed, 50) ? ACDC_FIX_ONE / 2 : ACDC_FIX_ONE;
         for (i = 0; i < 2; i++) {
             t->s[i].now += pause * SIM_MS;
             t->s[i].guest[1].window = step % 500 < 20 ? 9 : 0xffff;

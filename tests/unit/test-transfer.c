@@ -29,12 +29,6 @@ struct run {
     unsigned int peer_scale, scale;     /* The other guest's; as told. */
 };
 
-static bool
-chance(struct run *r, unsigned int percent)
-{
-    return tap_random(&r->seed) % 100 < percent;
-}
-
 /* For the engine's next packets, for one of what they ask for. */
 static void
 maybe_no_memory(struct run *r)
@@ -42,7 +36,7 @@ maybe_no_memory(struct run *r)
     unsigned int call;
 
     for (call = HOST_PUSH; call < HOST_N_CALLS; call++) {
-        host_fail((enum host_call) call, chance(r, r->no_memory), 1);
+        host_fail((enum host_call) call, tap_chance(&r->seed, r->no_memory), 1);
     }
 }
 
@@ -88,11 +82,12 @@ transmit(struct run *r, int from, uint32_t payload)
     e->must_ack = false;
     maybe_no_memory(r);
     for (p = sim_egress(&r->s, from, packet_make(&spec)); p; p = next) {
-        int copies = chance(r, r->loss) ? 0 : chance(r, r->dup) ? 2 : 1;
+        int copies = tap_chance(&r->seed, r->loss) ? 0
+                     : tap_chance(&r->seed, r->dup) ? 2 : 1;
 
         next = p->next;
         p->next = NULL;
-        if (packet_ecn(p) == ACDC_ECN_ECT0 && chance(r, r->mark)) {
+        if (packet_ecn(p) == ACDC_ECN_ECT0 && tap_chance(&r->seed, r->mark)) {
             packet_set_ecn(p, ACDC_ECN_CE);
         }
         while (copies--) {
@@ -137,7 +132,7 @@ test(struct run *r, const struct acdc_params *params, const char *name)
                 transmit(r, i, MSS);
                 progress = true;
             }
-            if (e->must_ack && !chance(r, 30)) {
+            if (e->must_ack && !tap_chance(&r->seed, 30)) {
                 transmit(r, i, 0);
                 progress = true;
             }
