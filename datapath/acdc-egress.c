@@ -412,7 +412,7 @@ acdc_egress(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n)
     struct acdc_pkt *p;
 
     for (p = pkts; p < end; p++) {
-        acdc_table_find_ahead(ctx, p, end);
+        acdc_table_find_ahead(p, end);
         if (p->ip_version) {
             egress(ctx, p);
             acdc_pkt_finish(p);

@@ -5,7 +5,7 @@
 #include "acdc-parse.h"
 #include "acdc-table.h"
 
-/* Only those that were counted: in the kernel a batch is one packet. */
+/* Only those that may have been counted: in the kernel a batch is one packet. */
 static void
 flush_counters(const struct acdc_ctx *ctx)
 {
@@ -14,7 +14,9 @@ flush_counters(const struct acdc_ctx *ctx)
     for (; counted; counted &= counted - 1) {
         unsigned int i = acdc_lowest_bit(counted);
 
-        acdc_a64_add(&ctx->slot->counters[i], ctx->counters[i]);
+        if (ctx->counters[i]) {
+            acdc_a64_add(&ctx->slot->counters[i], ctx->counters[i]);
+        }
     }
 }
 
@@ -30,7 +32,7 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
     if (!tenant) {
         return;
     }
-    ctx.counted = 0;
+    ctx.counted = dir == ACDC_EGRESS ? ACDC_USUAL_EGRESS : ACDC_USUAL_INGRESS;
     memset(ctx.counters, 0, sizeof ctx.counters);
     ctx.acdc = tenant->acdc;
     ctx.port = port;

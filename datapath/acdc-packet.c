@@ -244,10 +244,14 @@ acdc_pkt_parse_unusual(struct acdc_pkt *p, uint16_t exid)
     uint32_t ip_hlen, ip_len;
     enum acdc_counter why = parse_network(p, &ip_hlen, &ip_len);
 
-    return why == ACDC_N_COUNTERS
-           ? acdc_pkt_parse_tcp(p, exid, acdc_pkt_ip(p)[0] >> 4, ip_hlen,
-                                ip_len)
-           : why;
+    if (why != ACDC_N_COUNTERS) {
+        return why;
+    }
+    if (p->hlen - p->l3_ofs < ip_hlen + ACDC_TCP_HLEN) {
+        return ACDC_C_UNTOUCHED_LENGTH;
+    }
+    return acdc_pkt_parse_tcp(p, exid, acdc_pkt_ip(p)[0] >> 4, ip_hlen,
+                              ip_len);
 }
 
 uint32_t

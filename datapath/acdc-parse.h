@@ -49,7 +49,7 @@ acdc_pkt_parse_usual_options(struct acdc_pkt *p, uint16_t exid,
     unsigned int ofs = ACDC_TCP_HLEN;
 
     if (ofs + ACDC_OPT_FB_LEN <= tcp_hlen
-        && acdc_get32(tcp + ofs) == (ACDC_FEEDBACK_WORD | exid)) {
+        && acdc_load32(tcp + ofs) == ACDC_BE32(ACDC_FEEDBACK_WORD | exid)) {
         p->fb_ofs = ACDC_TCP_HLEN;
         p->opt_flags = ACDC_O_FEEDBACK;
         ofs += ACDC_OPT_FB_LEN;
@@ -82,8 +82,8 @@ acdc_pkt_flags_make_sense(uint8_t tcp_flags)
     }
 }
 
-/* Parses TCP behind 'ip_hlen' bytes, which 'p' has, of an IP packet of
- * 'ip_len' bytes. */
+/* Parses TCP behind 'ip_hlen' bytes of an IP packet of 'ip_len' bytes.  'p' has
+ * these and the shortest TCP header. */
 static ACDC_ALWAYS_INLINE enum acdc_counter
 acdc_pkt_parse_tcp(struct acdc_pkt *p, uint16_t exid, unsigned int ip_version,
                    uint32_t ip_hlen, uint32_t ip_len)
@@ -93,17 +93,13 @@ acdc_pkt_parse_tcp(struct acdc_pkt *p, uint16_t exid, unsigned int ip_version,
     const uint8_t *tcp;
     uint32_t tcp_hlen;
 
-    /* A frame may be longer than its IP packet (Ethernet padding), not
-     * shorter. */
-    if (ip_len > p->len - p->l3_ofs || ip_len < ip_hlen + ACDC_TCP_HLEN
-        || avail < ip_hlen + ACDC_TCP_HLEN) {
-        return ACDC_C_UNTOUCHED_LENGTH;
-    }
     p->l4_ofs = (uint16_t) (p->l3_ofs + ip_hlen);
     tcp = acdc_pkt_tcp(p);
     tcp_hlen = (tcp[12] >> 4) * 4u;
-    if (tcp_hlen < ACDC_TCP_HLEN || ip_hlen + tcp_hlen > ip_len
-        || ip_hlen + tcp_hlen > avail) {
+    /* A frame may be longer than its IP packet (Ethernet padding), not
+     * shorter. */
+    if (ip_len > p->len - p->l3_ofs || tcp_hlen < ACDC_TCP_HLEN
+        || ip_hlen + tcp_hlen > ip_len || ip_hlen + tcp_hlen > avail) {
         return ACDC_C_UNTOUCHED_LENGTH;
     }
     p->tcp_hlen = (uint8_t) tcp_hlen;
@@ -134,8 +130,8 @@ acdc_pkt_parse(struct acdc_pkt *p, uint16_t exid)
 
     p->opt_flags = 0;
     p->fb_ofs = p->cap_ofs = p->sack_ofs = p->ws_ofs = p->ts_ofs = 0;
-    p->wscale = 0;
     p->mss = 0;
+    p->wscale = 0;
     why = acdc_likely(acdc_pkt_find_usual(p))
           ? acdc_pkt_parse_tcp(p, exid, 4, ACDC_IP4_HLEN,
                                acdc_get16(acdc_pkt_ip(p) + 2))

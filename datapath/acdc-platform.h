@@ -73,6 +73,24 @@ static inline u16 acdc_get16(const void *p) { return get_unaligned_be16(p); }
 static inline u32 acdc_get32(const void *p) { return get_unaligned_be32(p); }
 static inline void acdc_put16(void *p, u16 v) { put_unaligned_be16(v, p); }
 static inline void acdc_put32(void *p, u32 v) { put_unaligned_be32(v, p); }
+#define ACDC_BE16(V) ((__force u16) cpu_to_be16(V))
+#define ACDC_BE32(V) ((__force u32) cpu_to_be32(V))
+static inline u16 acdc_load16(const void *p)
+{
+    return get_unaligned((const u16 *) p);
+}
+static inline u32 acdc_load32(const void *p)
+{
+    return get_unaligned((const u32 *) p);
+}
+static inline u64 acdc_load64(const void *p)
+{
+    return get_unaligned((const u64 *) p);
+}
+static inline void acdc_store16(void *p, u16 v)
+{
+    put_unaligned(v, (u16 *) p);
+}
 
 /* The number of the lowest bit set; there is one. */
 static inline unsigned int acdc_lowest_bit(u64 v) { return __ffs64(v); }
@@ -143,6 +161,7 @@ typedef uint32_t acdc_count_t;
     ((void) __atomic_fetch_add(P, (uint32_t) (V), __ATOMIC_RELAXED))
 #define acdc_count_read(P) __atomic_load_n(P, __ATOMIC_RELAXED)
 
+/* From and to the byte order of packets. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define ACDC_BE16(V) __builtin_bswap16(V)
 #define ACDC_BE32(V) __builtin_bswap32(V)
@@ -150,22 +169,40 @@ typedef uint32_t acdc_count_t;
 #define ACDC_BE16(V) (V)
 #define ACDC_BE32(V) (V)
 #endif
-static inline uint16_t acdc_get16(const void *p)
+/* Words as they are in memory. */
+static inline uint16_t acdc_load16(const void *p)
 {
     uint16_t v;
     memcpy(&v, p, sizeof v);
-    return ACDC_BE16(v);
+    return v;
 }
-static inline uint32_t acdc_get32(const void *p)
+static inline uint32_t acdc_load32(const void *p)
 {
     uint32_t v;
     memcpy(&v, p, sizeof v);
-    return ACDC_BE32(v);
+    return v;
+}
+static inline uint64_t acdc_load64(const void *p)
+{
+    uint64_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+static inline void acdc_store16(void *p, uint16_t v)
+{
+    memcpy(p, &v, sizeof v);
+}
+static inline uint16_t acdc_get16(const void *p)
+{
+    return ACDC_BE16(acdc_load16(p));
+}
+static inline uint32_t acdc_get32(const void *p)
+{
+    return ACDC_BE32(acdc_load32(p));
 }
 static inline void acdc_put16(void *p, uint16_t v)
 {
-    v = ACDC_BE16(v);
-    memcpy(p, &v, sizeof v);
+    acdc_store16(p, ACDC_BE16(v));
 }
 static inline void acdc_put32(void *p, uint32_t v)
 {

@@ -345,21 +345,22 @@ prefix_matches(const uint8_t *addr, const uint8_t *prefix, unsigned int plen)
 int
 acdc_policy_match(const struct acdc_policy *policy, const struct acdc_flow *f)
 {
-    uint16_t lport = (uint16_t) (f->ports >> 16), rport = (uint16_t) f->ports;
-    uint8_t local[16], remote[16];
+    struct acdc_end local, remote;
     uint32_t i;
 
     if (!policy->n_rules) {
         return -1;
     }
-    acdc_flow_address(f, local, remote);
+    acdc_flow_ends(f, &local, &remote);
     for (i = 0; i < policy->n_rules; i++) {
         const struct acdc_match *m = &policy->rules[i].match;
 
-        if (rport >= m->remote_port_min && rport <= m->remote_port_max
-            && lport >= m->local_port_min && lport <= m->local_port_max
+        if (remote.port >= m->remote_port_min
+            && remote.port <= m->remote_port_max
+            && local.port >= m->local_port_min
+            && local.port <= m->local_port_max
             && (!m->remote_set
-                || prefix_matches(remote, m->remote, m->remote_plen))) {
+                || prefix_matches(remote.addr, m->remote, m->remote_plen))) {
             return (int) i;
         }
     }

@@ -88,9 +88,10 @@ struct acdc_flow {
     /* Found by, immutable but for 'next' (table lock, RCU). */
     struct acdc_flow *next;
     struct acdc_port *port;
-    uint64_t addrs;             /* IPv4: local << 32 | remote, never 0.  0:
-                                 * IPv6, see struct acdc_flow6. */
-    uint32_t ports;             /* local << 16 | remote. */
+    uint64_t addrs;             /* IPv4: local and remote, as in a packet of
+                                 * the guest, never 0.  0: IPv6, see struct
+                                 * acdc_flow6. */
+    uint32_t ports;             /* Likewise. */
     uint32_t hash;
 
     /* All that follows: 'lock'.  In the order of need: the first two cache
@@ -232,7 +233,7 @@ struct acdc_ctx {
     enum acdc_dir dir;
     uint16_t exid;
     uint32_t now_us, now_ms;
-    uint64_t counted;           /* A bit for each that is not 0 of ... */
+    uint64_t counted;           /* A bit for each that may not be 0 of ... */
     uint32_t counters[ACDC_N_COUNTERS]; /* ... added to 'slot' at the end. */
 };
 
@@ -253,12 +254,27 @@ seq_plausible(uint32_t seq, uint32_t now)
     return seq - now + ACDC_PLAUSIBLE < 2u * ACDC_PLAUSIBLE;
 }
 
+/* The counters that most packets of one direction, and none of the other, add
+ * to: acdc_process() takes it that they were counted, so that packets need not
+ * say so. */
+#define ACDC_BIT(SYMBOL) ((uint64_t) 1 << ACDC_C_##SYMBOL)
+#define ACDC_USUAL_EGRESS (ACDC_BIT(EGRESS_PACKETS) | ACDC_BIT(EGRESS_BYTES) \
+                           | ACDC_BIT(MARKED_ECT) | ACDC_BIT(PACK_SENT))
+#define ACDC_USUAL_INGRESS (ACDC_BIT(INGRESS_PACKETS) \
+                            | ACDC_BIT(INGRESS_BYTES) \
+                            | ACDC_BIT(PACK_RECEIVED) \
+                            | ACDC_BIT(WINDOW_REWRITTEN))
+
 static inline void
 acdc_count(struct acdc_ctx *ctx, unsigned int counter, uint32_t n)
 {
+    uint64_t bit = (uint64_t) 1 << counter;
+
     ACDC_BUILD_ASSERT(ACDC_N_COUNTERS <= 64);
     ctx->counters[counter] += n;
-    ctx->counted |= (uint64_t) 1 << counter;
+    if (!(bit & (ACDC_USUAL_EGRESS | ACDC_USUAL_INGRESS))) {
+        ctx->counted |= bit;
+    }
 }
 #define ACDC_COUNT(CTX, SYMBOL, N) acdc_count(CTX, ACDC_C_##SYMBOL, N)
 
@@ -278,9 +294,12 @@ bool acdc_flow_remove(struct acdc *, struct acdc_flow *);
 void acdc_flow_set_state(struct acdc_flow *, enum acdc_flow_state);
 void acdc_flow_set_counted(struct acdc_flow *, bool capable);
 void acdc_flow_uncount(struct acdc_flow *);
-/* The peer's address, IPv4-mapped. */
-void acdc_flow_address(const struct acdc_flow *, uint8_t local[16],
-                       uint8_t remote[16]);
+struct acdc_end {
+    uint8_t addr[16];           /* be; of IPv4 it is IPv4-mapped. */
+    uint16_t port;
+};
+void acdc_flow_ends(const struct acdc_flow *, struct acdc_end *local,
+                    struct acdc_end *remote);
 
 /* acdc-policy.c ------------------------------------------------------------ */
 

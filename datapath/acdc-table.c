@@ -167,21 +167,25 @@ acdc_flow_lookup(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
 }
 
 void
-acdc_flow_address(const struct acdc_flow *f, uint8_t local[16],
-                  uint8_t remote[16])
+acdc_flow_ends(const struct acdc_flow *f, struct acdc_end *local,
+               struct acdc_end *remote)
 {
     static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+    const uint8_t *addrs = (const uint8_t *) &f->addrs;
+    const uint8_t *ports = (const uint8_t *) &f->ports;
 
+    local->port = acdc_get16(ports);
+    remote->port = acdc_get16(ports + 2);
     if (f->addrs) {
-        memcpy(local, mapped, 12);
-        acdc_put32(local + 12, (uint32_t) (f->addrs >> 32));
-        memcpy(remote, mapped, 12);
-        acdc_put32(remote + 12, (uint32_t) f->addrs);
+        memcpy(local->addr, mapped, 12);
+        memcpy(local->addr + 12, addrs, 4);
+        memcpy(remote->addr, mapped, 12);
+        memcpy(remote->addr + 12, addrs + 4, 4);
     } else {
         const struct acdc_flow6 *f6 = (const struct acdc_flow6 *) f;
 
-        memcpy(local, f6->laddr, 16);
-        memcpy(remote, f6->raddr, 16);
+        memcpy(local->addr, f6->laddr, 16);
+        memcpy(remote->addr, f6->raddr, 16);
     }
 }
 
@@ -566,14 +570,17 @@ flow_info(struct acdc_flow *f, uint32_t now_ms, struct acdc_flow_info *fi)
     const struct acdc_tenant *tenant = flow_tenant(f);
     const struct acdc_policy *policy = acdc_ptr_load(&tenant->policy);
     const struct acdc_params *params;
+    struct acdc_end local, remote;
 
     memset(fi, 0, sizeof *fi);
     memcpy(fi->tenant, tenant->name, sizeof fi->tenant);
     memcpy(fi->port, f->port->name, sizeof fi->port);
     fi->port_no = f->port->port_no;
-    fi->local_port = (uint16_t) (f->ports >> 16);
-    fi->remote_port = (uint16_t) f->ports;
-    acdc_flow_address(f, fi->local, fi->remote);
+    acdc_flow_ends(f, &local, &remote);
+    memcpy(fi->local, local.addr, sizeof fi->local);
+    memcpy(fi->remote, remote.addr, sizeof fi->remote);
+    fi->local_port = local.port;
+    fi->remote_port = remote.port;
 
     acdc_lock(&f->lock);
     fi->rule = f->policy_gen == policy->gen ? f->rule

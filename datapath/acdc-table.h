@@ -10,16 +10,15 @@
 
 /* Hash. -------------------------------------------------------------------- */
 
-/* The finalizer of MurmurHash3. */
+/* The finalizer of MurmurHash3 but for its last step, which is for the lower
+ * half: of the upper one all bits depend on all of 'h'. */
 static inline uint64_t
 acdc_hash_mix(uint64_t h)
 {
     h ^= h >> 33;
     h *= 0xff51afd7ed558ccdull;
     h ^= h >> 33;
-    h *= 0xc4ceb9fe1a85ec53ull;
-    h ^= h >> 33;
-    return h;
+    return h * 0xc4ceb9fe1a85ec53ull;
 }
 
 /* Of all hashes for a port: an odd number that nobody knows, so that nobody can
@@ -41,26 +40,23 @@ static ACDC_ALWAYS_INLINE void
 acdc_table_set_key(const struct acdc_ctx *ctx, struct acdc_pkt *p,
                    uint64_t basis)
 {
-    const uint8_t *addrs = acdc_pkt_ip(p) + 12;
-    uint32_t ports = acdc_get32(acdc_pkt_tcp(p));
-    uint64_t h;
+    bool ingress = ctx->dir == ACDC_INGRESS;
+    uint32_t ports = acdc_load32(acdc_pkt_tcp(p));
+    uint64_t addrs = 0, h;
 
-    if (ctx->dir == ACDC_INGRESS) {
-        ports = ports << 16 | ports >> 16;
-    }
+    ports = ingress ? ports << 16 | ports >> 16 : ports;
     /* Never of 0, which would make it 0. */
     h = basis * ((uint64_t) ports + 1);
-    p->ports = ports;
     if (acdc_likely(p->ip_version == 4)) {
-        uint64_t src = acdc_get32(addrs), dst = acdc_get32(addrs + 4);
-
-        p->addrs = ctx->dir == ACDC_EGRESS ? src << 32 | dst : dst << 32 | src;
-        h = acdc_hash_mix(h ^ p->addrs);
+        addrs = acdc_load64(acdc_pkt_ip(p) + 12);
+        addrs = ingress ? addrs << 32 | addrs >> 32 : addrs;
+        h = acdc_hash_mix(h ^ addrs);
     } else {
-        p->addrs = 0;
         h = acdc_hash_mix6(ctx, p, h);
     }
-    p->hash = (uint32_t) (h ^ h >> 32);
+    p->addrs = addrs;
+    p->ports = ports;
+    p->hash = (uint32_t) (h >> 32);
     ACDC_PREFETCH(&ctx->table->buckets[p->hash & ctx->table->mask]);
 }
 
@@ -82,10 +78,10 @@ acdc_flow_prefetch(const struct acdc_flow *f, const struct acdc_pkt *p)
 
 /* A flow comes from memory in steps: its bucket, the first flow of that, which
  * most often is the one, where it is not the second (in a full table for one in
- * five), or the third (for one in thirty).  The first step is done for a whole
- * batch, so that its packets wait for memory together.  The others have a cache
- * line or more each, and a processor waits for only so many at a time: they are
- * done some packets ahead of the one that is processed. */
+ * five), or the third (for one in thirty).  The first two steps are done for a
+ * whole batch, so that its packets wait for memory together.  The others have
+ * several cache lines each, and a processor waits for only so many at a time:
+ * they are done some packets ahead of the one that is processed. */
 enum { ACDC_AHEAD = 8 };
 
 static ACDC_ALWAYS_INLINE void
@@ -126,16 +122,16 @@ acdc_table_find_third(struct acdc_pkt *p)
     }
 }
 
-/* Of the first packets of a batch that have their keys.  Sets 'flow': most
- * likely it is theirs, and by the time it is used in the cache.  The next, to
- * be called with each packet in order before it is processed, goes on. */
+/* Of a batch of packets that have their keys.  Sets 'flow': most likely it is
+ * theirs, and by the time it is used in the cache.  The next, to be called with
+ * each packet in order before it is processed, goes on. */
 static inline void
 acdc_table_find(const struct acdc_ctx *ctx, struct acdc_pkt *pkts,
                 unsigned int n)
 {
     unsigned int i;
 
-    for (i = 0; i < n && i < 3 * ACDC_AHEAD; i++) {
+    for (i = 0; i < n; i++) {
         acdc_table_find_first(ctx->table, &pkts[i]);
     }
     for (i = 0; i < n && i < 2 * ACDC_AHEAD; i++) {
@@ -147,12 +143,8 @@ acdc_table_find(const struct acdc_ctx *ctx, struct acdc_pkt *pkts,
 }
 
 static ACDC_ALWAYS_INLINE void
-acdc_table_find_ahead(const struct acdc_ctx *ctx, struct acdc_pkt *p,
-                      const struct acdc_pkt *end)
+acdc_table_find_ahead(struct acdc_pkt *p, const struct acdc_pkt *end)
 {
-    if (end - p > 3 * ACDC_AHEAD) {
-        acdc_table_find_first(ctx->table, p + 3 * ACDC_AHEAD);
-    }
     if (end - p > 2 * ACDC_AHEAD) {
         acdc_table_find_second(p + 2 * ACDC_AHEAD);
     }

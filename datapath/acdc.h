@@ -202,17 +202,18 @@ struct acdc_pkt {
 
     /* The engine's, see acdc-packet.h. */
     uint8_t ip_version;         /* 4, 6, or 0: not understood. */
-    uint8_t opt_flags;
     uint8_t tcp_hlen;
     uint8_t tcp_flags;
+    uint8_t reason;             /* Why untouched. */
+    uint16_t l4_ofs;
+    /* These are cleared by one instruction. */
+    uint8_t opt_flags;
     uint8_t fb_ofs, cap_ofs, sack_ofs, ws_ofs, ts_ofs;  /* In the TCP header,
                                                          * 0: none. */
-    uint16_t l4_ofs;
+    uint16_t mss;
     uint32_t payload;
     uint32_t seq, ack;
-    uint16_t mss;
     uint8_t wscale;
-    uint8_t reason;             /* Why untouched. */
     uint32_t ip_change, tcp_change;     /* Of the checksums, see
                                          * acdc_pkt_finish(). */
     /* As in struct acdc_flow. */
