@@ -221,6 +221,13 @@ has_room_on_path(const struct acdc_ctx *ctx, const struct acdc_flow *f,
               <= acdc_a32_read(&ctx->port->mtu);
 }
 
+static inline void
+note_reported(struct acdc_flow *f)
+{
+    f->rx_told_total = f->rx_total;
+    f->flags &= ~(uint32_t) ACDC_F_RX_NEWS;
+}
+
 /* Reports to the sending side what arrived here: on a pure ACK always, on
  * data where it fits, else in a FACK when there is news. */
 static void
@@ -265,8 +272,7 @@ add_feedback(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
         }
         ACDC_COUNT(ctx, FACK_SENT, 1);
     }
-    f->rx_told_total = f->rx_total;
-    f->flags &= ~(uint32_t) ACDC_F_RX_NEWS;
+    note_reported(f);
 }
 
 /* Asks the far guest for an ACK of this segment, by CWR: whoever sets it may
@@ -301,6 +307,7 @@ dress(struct acdc_ctx *ctx, struct acdc_flow *f,
 {
     uint8_t codepoint = acdc_pkt_ecn(p);
     bool mark = acdc_flow_marked(f, params) && codepoint != ACDC_ECN_CE;
+    uint8_t ecn = mark ? ACDC_ECN_ECT0 : codepoint;
     uint8_t reserved = (uint8_t) ((mark ? codepoint : ACDC_ECN_CE)
                                   << ACDC_RES_ECN_SHIFT);
 
@@ -308,13 +315,20 @@ dress(struct acdc_ctx *ctx, struct acdc_flow *f,
         ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
         return;
     }
-    /* First, as a processor waits where it copies what it just wrote. */
-    add_feedback(ctx, f, p, mark ? ACDC_ECN_ECT0 : codepoint, reserved);
     if (mark) {
-        acdc_pkt_set_ecn(p, ACDC_ECN_ECT0);
         ACDC_COUNT(ctx, MARKED_ECT, 1);
     }
-    acdc_pkt_set_reserved(p, reserved);
+    if (!p->payload
+        && (p->tcp_flags & ~(unsigned int) ACDC_TCP_PSH) == ACDC_TCP_ACK
+        && acdc_pkt_dress_ack(p, ctx->exid, f->rx_ce, f->rx_total, ecn,
+                              reserved)) {
+        ACDC_COUNT(ctx, PACK_SENT, 1);
+        note_reported(f);
+        return;
+    }
+    /* First, as a processor waits where it copies what it just wrote. */
+    add_feedback(ctx, f, p, ecn, reserved);
+    acdc_pkt_dress(p, ecn, reserved);
     if (acdc_unlikely(params->small_windows) && p->payload) {
         solicit_ack(ctx, f, params, p);
     }

@@ -274,9 +274,11 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
         }
     }
     if (!feedback) {
-        if (f->flags & ACDC_F_CAPABLE) {
+        if (!acked) {
+            /* Nothing that a report could be missing of. */
+        } else if (f->flags & ACDC_F_CAPABLE) {
             note_silence(ctx, f, params, acked);
-        } else if ((f->flags & ACDC_F_GUEST_ECN) && acked) {
+        } else if (f->flags & ACDC_F_GUEST_ECN) {
             /* No AC/DC at the other end, or observing: what the guests tell
              * each other. */
             d_total = acked;
@@ -318,19 +320,26 @@ give_to_law(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
 }
 
+/* Raises '*edge' to 'to'.  'known': it has a value. */
+static inline void
+raise_edge(uint32_t *edge, uint32_t to, bool known)
+{
+    if (!known || seq_after(to, *edge)) {
+        *edge = to;
+    }
+}
+
 /* The window that the peer offers, bytes; notes how far that reaches. */
 static inline uint32_t
-peer_window(struct acdc_flow *f, const struct acdc_pkt *p, bool near)
+peer_window(struct acdc_flow *f, const struct acdc_pkt *p, bool near,
+            bool edge_known)
 {
     uint16_t raw = acdc_pkt_window(p);
     uint32_t own = (uint32_t) raw << f->peer_wscale;
 
     if (acdc_likely(near)) {
         f->peer_window = raw;
-        if (!(f->flags & ACDC_F_EDGE)
-            || seq_after(p->ack + own, f->peer_edge)) {
-            f->peer_edge = p->ack + own;
-        }
+        raise_edge(&f->peer_edge, p->ack + own, edge_known);
     }
     return own;
 }
@@ -343,7 +352,7 @@ peer_window(struct acdc_flow *f, const struct acdc_pkt *p, bool near)
  * it was allowed to, which lets it send no more.  Else the guest's ACKs would
  * have a number that the peer does not accept (renumber_ack()), and if both
  * ends' do and the vSwitches forget the flow, it stands still. */
-static inline uint16_t
+static ACDC_ALWAYS_INLINE uint16_t
 window_field(const struct acdc_flow *f, bool enforced, uint32_t own,
              unsigned int scale, uint32_t sacked)
 {
@@ -371,16 +380,18 @@ window_field(const struct acdc_flow *f, bool enforced, uint32_t own,
 /* How far the guest may send now: 'offered' bytes from 'ack' on, where the peer
  * offered 'own'. */
 static inline void
-note_offer(struct acdc_flow *f, uint32_t ack, uint32_t offered, uint32_t own)
+note_offer(struct acdc_ctx *ctx, struct acdc_flow *f, uint32_t ack,
+           uint32_t offered, uint32_t own, bool edge_known)
 {
     uint32_t edge = ack + offered;
 
-    if (!(f->flags & ACDC_F_EDGE) || seq_after(edge, f->right_edge)) {
-        f->right_edge = edge;
+    raise_edge(&f->right_edge, edge, edge_known);
+    if (!edge_known) {
+        f->flags |= ACDC_F_EDGE;
     }
-    f->flags |= ACDC_F_EDGE;
-    if (offered < own && seq_before(edge, f->snd_nxt)) {
-        f->flags |= ACDC_F_SHRUNK;
+    if (offered < own) {
+        ACDC_COUNT(ctx, WINDOW_REWRITTEN, 1);
+        f->flags |= seq_before(edge, f->snd_nxt) ? ACDC_F_SHRUNK : 0;
     }
 }
 
@@ -418,9 +429,6 @@ enforce(struct acdc_ctx *ctx, struct acdc_flow *f, bool enforced,
     }
     if (field != acdc_pkt_window(p)) {
         if (acdc_pkt_make_writable(p)) {
-            if ((uint32_t) field << scale < own) {
-                ACDC_COUNT(ctx, WINDOW_REWRITTEN, 1);
-            }
             acdc_pkt_set_window(p, field);
         } else {
             ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
@@ -432,8 +440,8 @@ enforce(struct acdc_ctx *ctx, struct acdc_flow *f, bool enforced,
     }
 
     f->out_window = syn ? (uint16_t) (field >> f->out_wscale) : field;
-    note_offer(f, p->tcp_flags & ACDC_TCP_ACK ? p->ack : f->snd_una,
-               (uint32_t) field << scale, own);
+    note_offer(ctx, f, p->tcp_flags & ACDC_TCP_ACK ? p->ack : f->snd_una,
+               (uint32_t) field << scale, own, f->flags & ACDC_F_EDGE);
     return true;
 }
 
@@ -448,7 +456,7 @@ finish_fack(struct acdc_ctx *ctx, struct acdc_flow *f,
     uint32_t told_edge = f->out_ack
                          + ((uint32_t) told_window << f->out_wscale);
     uint32_t right_edge = f->right_edge;
-    uint32_t own = peer_window(f, p, near);
+    uint32_t own = peer_window(f, p, near, f->flags & ACDC_F_EDGE);
     uint32_t edge;
 
     if (!acdc_flow_enforced(f, params) || seq_before(p->ack, f->out_ack)
@@ -518,35 +526,58 @@ note_told(struct acdc_flow *f, const struct acdc_pkt *p, bool near)
 }
 
 /* Header prediction (Jacobson, "4BSD TCP header prediction", 1990): what most
- * ACKs are, those with feedback for new data of a flow in the middle of its life.
- * Has the effect that the rest of ingress_locked() would have, which asks for
- * each step whether it is due (tests/unit/test-prediction.c holds one against
- * the other).  False, with nothing changed, if 'p' is not such an ACK. */
+ * packets are, ACKs with feedback for new data and data in order, of a flow in
+ * the middle of its life.  Has the effect that ingress_stepwise() would
+ * have, which asks for each step whether it is due
+ * (tests/unit/test-prediction.c holds one against the other). */
+
+/* Of both kinds: what is asked of the flow, and of the packet's flags. */
+static ACDC_ALWAYS_INLINE bool
+is_usual(const struct acdc_flow *f, const struct acdc_params *params,
+         const struct acdc_pkt *p)
+{
+    const uint32_t flags = ACDC_F_OFFERED | ACDC_F_PEER | ACDC_F_CAPABLE
+                           | ACDC_F_EDGE | ACDC_F_LAW;
+
+    return (p->tcp_flags & ~(unsigned int) ACDC_TCP_PSH) == ACDC_TCP_ACK
+           && (f->flags & (flags | ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER
+                           | ACDC_F_DOUBT)) == flags
+           && f->state == ACDC_FLOW_ESTABLISHED && !f->bad_feedback
+           && !f->dupacks && !f->sack_loss && acdc_flow_enforced(f, params)
+           && !params->small_windows;
+}
+
+/* The window field for the guest. */
+static ACDC_ALWAYS_INLINE uint16_t
+usual_window(struct acdc_ctx *ctx, struct acdc_flow *f,
+             const struct acdc_pkt *p)
+{
+    uint32_t own = peer_window(f, p, true, true);
+    uint16_t field = window_field(f, true, own, f->out_wscale, 0);
+
+    f->out_window = field;
+    note_offer(ctx, f, p->ack, (uint32_t) field << f->out_wscale, own, true);
+    return field;
+}
+
+/* False, with nothing changed, if 'p' is not such an ACK. */
 static ACDC_ALWAYS_INLINE bool
 usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
           const struct acdc_params *params, struct acdc_pkt *p)
 {
-    const uint32_t flags = ACDC_F_OFFERED | ACDC_F_PEER | ACDC_F_CAPABLE
-                           | ACDC_F_EDGE;
-    uint32_t acked = p->ack - f->snd_una;
+    uint32_t ack = p->ack;
+    uint32_t acked = ack - f->snd_una;
     uint32_t flight = f->snd_nxt - f->snd_una;
-    uint32_t ce, total, new_ce, new_total, own, offered;
-    uint16_t field;
+    uint32_t ce, total, new_ce, new_total;
+    uint16_t window;
     uint8_t ecn;
     bool marked;
 
-    if (p->payload
-        || (p->opt_flags & ~(unsigned int) ACDC_O_TIMESTAMP)
-           != ACDC_O_FEEDBACK
-        || (p->tcp_flags & ~(unsigned int) ACDC_TCP_PSH) != ACDC_TCP_ACK
-        || (f->flags & (flags | ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER
-                        | ACDC_F_DOUBT)) != flags
-        || f->state != ACDC_FLOW_ESTABLISHED || f->bad_feedback || f->dupacks
-        || f->sack_loss || !acdc_flow_enforced(f, params)
-        || params->small_windows
+    if ((p->opt_flags & ~(unsigned int) ACDC_O_TIMESTAMP) != ACDC_O_FEEDBACK
+        || p->fb_ofs != ACDC_TCP_HLEN
         || (acdc_pkt_reserved(p) & ACDC_RES_FACK)
         || acked - 1 >= flight || flight > ACDC_WINDOW_MAX
-        || !seq_after(p->ack, f->out_ack)
+        || !seq_after(ack, f->out_ack)
         || !seq_plausible(p->seq, f->rcv_nxt)) {
         return false;
     }
@@ -562,53 +593,62 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
     f->fb_total = total;
     f->fb_ce = ce;
     f->silent = 0;
-    f->snd_una = p->ack;
-    f->out_ack = p->ack;
+    f->snd_una = ack;
+    f->out_ack = ack;
     f->active_ms = ctx->now_ms;
     if (f->flags & ACDC_F_RTT_PENDING) {
-        sample_rtt(ctx, f, params, p->ack);
+        sample_rtt(ctx, f, params, ack);
     }
-    if (p->ack == f->snd_nxt) {
+    if (acked == flight) {
         f->lost = f->tx_total - total;
     }
     if (new_ce
-        || !acdc_law_usual_ack(&f->law, params, f->mss, f->snd_una,
-                               f->snd_nxt, acked, new_total)) {
+        || !acdc_law_usual_ack(&f->law, params, f->mss, ack, f->snd_nxt,
+                               acked, new_total)) {
         give_to_law(ctx, f, params, acked, new_ce, new_total);
     }
-
-    own = peer_window(f, p, true);
-    field = window_field(f, true, own, f->out_wscale, 0);
-    offered = (uint32_t) field << f->out_wscale;
-    if (offered < own) {
-        ACDC_COUNT(ctx, WINDOW_REWRITTEN, 1);
-    }
-    f->out_window = field;
-    note_offer(f, p->ack, offered, own);
+    window = usual_window(ctx, f, p);
     ecn = ecn_for_guest(p, &marked);
     if (marked) {
         ACDC_COUNT(ctx, CE_PACKETS, 1);
     }
-    acdc_pkt_undress_ack(p, ctx->exid, ce, total, ecn, field);
+    acdc_pkt_undress_ack(p, ctx->exid, ecn, window);
     return true;
 }
 
-static void
-ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
+/* The same for data, where the guest has nothing in flight. */
+static ACDC_ALWAYS_INLINE bool
+usual_data(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 {
-    const struct acdc_params *params = acdc_flow_params(ctx, f);
+    uint16_t window;
+    uint8_t ecn;
+    bool ce;
+
+    if ((p->opt_flags & ~(unsigned int) ACDC_O_TIMESTAMP)
+        || p->seq != f->rcv_nxt || p->ack != f->snd_una
+        || f->snd_nxt != f->snd_una || f->out_ack != f->snd_una
+        || !is_dressed(f, p) || !acdc_pkt_make_writable(p)) {
+        return false;
+    }
+    ecn = ecn_for_guest(p, &ce);
+    count_received(ctx, f, p, ce);
+    f->rcv_nxt += p->payload;
+    window = usual_window(ctx, f, p);
+    acdc_pkt_undress(p, ecn, window);
+    return true;
+}
+
+/* All else. */
+static void
+ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
+                 const struct acdc_params *params, struct acdc_pkt *p)
+{
     bool duplicate = false, update = false, feedback = false;
     uint32_t d_ce = 0, d_total = 0;
     bool fack, near;
 
-    f->seen_ms = ctx->now_ms;
-    ACDC_COUNT(ctx, INGRESS_PACKETS, 1);
-    ACDC_COUNT(ctx, INGRESS_BYTES, p->payload);
     if (acdc_unlikely(!params->enabled)) {
         ACDC_COUNT(ctx, UNTOUCHED_DISABLED, 1);
-    }
-    if (usual_ack(ctx, f, params, p)) {
-        return;
     }
     if (p->tcp_flags & ACDC_TCP_SYN) {
         if (acdc_synack_ingress(ctx, p, f, params)) {
@@ -681,8 +721,8 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
             return;
         }
         if (!enforce(ctx, f, acdc_flow_enforced(f, params), p,
-                     peer_window(f, p, near), near, false, duplicate,
-                     update)) {
+                     peer_window(f, p, near, f->flags & ACDC_F_EDGE), near,
+                     false, duplicate, update)) {
             p->verdict = ACDC_DROP;
             return;
         }
@@ -720,6 +760,22 @@ ingress_untracked(struct acdc_ctx *ctx, struct acdc_pkt *p)
     acdc_pkt_strip(p, ctx->exid);
 }
 
+static ACDC_ALWAYS_INLINE void
+ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
+{
+    const struct acdc_params *params = acdc_flow_params(ctx, f);
+
+    f->seen_ms = ctx->now_ms;
+    ACDC_COUNT(ctx, INGRESS_PACKETS, 1);
+    ACDC_COUNT(ctx, INGRESS_BYTES, p->payload);
+    if (!is_usual(f, params, p)
+        || !(p->payload ? usual_data(ctx, f, p)
+                        : usual_ack(ctx, f, params, p))) {
+        ingress_stepwise(ctx, f, params, p);
+        acdc_pkt_finish(p);
+    }
+}
+
 static inline void
 ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
 {
@@ -727,11 +783,13 @@ ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
 
     if ((p->tcp_flags & (ACDC_TCP_SYN | ACDC_TCP_ACK)) == ACDC_TCP_SYN) {
         acdc_syn_ingress(ctx, p);
+        acdc_pkt_finish(p);
         return;
     }
     f = acdc_flow_lock(ctx, p);
     if (!f) {
         ingress_untracked(ctx, p);
+        acdc_pkt_finish(p);
         return;
     }
     ingress_locked(ctx, f, p);
@@ -748,7 +806,6 @@ acdc_ingress(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n)
         acdc_table_find_ahead(p, end);
         if (p->ip_version) {
             ingress(ctx, p);
-            acdc_pkt_finish(p);
         }
     }
 }

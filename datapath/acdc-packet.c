@@ -582,9 +582,8 @@ acdc_pkt_undress_any(struct acdc_pkt *p, uint16_t exid, uint8_t ecn,
                      uint16_t window)
 {
     acdc_pkt_strip(p, exid);
-    acdc_pkt_set_reserved(p, 0);
-    acdc_pkt_set_ecn(p, ecn);
-    acdc_pkt_set_window(p, window);
+    acdc_pkt_finish(p);
+    acdc_pkt_undress(p, ecn, window);
 }
 
 bool

@@ -112,6 +112,13 @@ acdc_csum_fold(uint32_t sum)
     return (uint16_t) ((sum + (sum << 16 | sum >> 16)) >> 16);
 }
 
+/* The same for more than both halves of a word: sums of up to 2^32 words. */
+static inline uint16_t
+acdc_csum_fold64(uint64_t sum)
+{
+    return acdc_csum_fold((uint32_t) ((sum + (sum << 32 | sum >> 32)) >> 32));
+}
+
 /* Both halves of an aligned word. */
 static inline uint32_t
 acdc_csum_add32(uint32_t sum, uint32_t word)
@@ -126,13 +133,15 @@ acdc_csum_delta(int delta)
     return delta >= 0 ? (uint32_t) delta : (uint16_t) ~(unsigned int) -delta;
 }
 
-/* HC' = ~(~HC + ~m + m'), RFC 1624 equation 3, for all words at once. */
+/* HC' = ~(~HC + ~m + m'), RFC 1624 equation 3, for all words at once.
+ * 'change' is of words as they are in memory: a sum of swapped words is the
+ * swapped sum (RFC 1071 section 2). */
 static inline void
 acdc_csum_apply(uint8_t *field, uint32_t change)
 {
-    uint32_t sum = (uint16_t) ~acdc_get16(field);
+    uint32_t sum = 0xffffu - acdc_load16(field) + change;
 
-    acdc_put16(field, (uint16_t) ~acdc_csum_fold(sum + change));
+    acdc_store16(field, (uint16_t) ~acdc_csum_fold(sum));
 }
 
 /* Writes what the edits since the last call changed in the checksums.  The
@@ -143,20 +152,23 @@ static inline void
 acdc_pkt_finish(struct acdc_pkt *p)
 {
     if (p->ip_change) {
-        acdc_csum_apply(acdc_pkt_ip(p) + 10, p->ip_change);
+        acdc_csum_apply(acdc_pkt_ip(p) + 10,
+                        ACDC_BE16(acdc_csum_fold(p->ip_change)));
         p->ip_change = 0;
     }
     if (p->tcp_change) {
-        acdc_csum_apply(acdc_pkt_tcp(p) + 16, p->tcp_change);
+        acdc_csum_apply(acdc_pkt_tcp(p) + 16,
+                        ACDC_BE16(acdc_csum_fold(p->tcp_change)));
         p->tcp_change = 0;
     }
 }
 
-/* What replacing the word m by m' adds to a sum: ~m + m', RFC 1624. */
+/* What replacing the word m by m' adds to a sum: ~m + m', RFC 1624.  In 16 bits
+ * ~m is 0xffff - m, which is one instruction. */
 static inline uint32_t
 acdc_csum_change(uint16_t old, uint16_t new)
 {
-    return (uint32_t) (uint16_t) ~old + new;
+    return 0xffffu - old + new;
 }
 
 /* For a change within the TCP header.  A partial checksum covers the pseudo
@@ -268,57 +280,136 @@ acdc_pkt_strip(struct acdc_pkt *p, uint16_t exid)
     return !(p->opt_flags & ACDC_O_OURS) || acdc_pkt_do_strip(p, exid);
 }
 
-/* For the next one: the same, edit by edit. */
-void acdc_pkt_undress_any(struct acdc_pkt *p, uint16_t exid, uint8_t ecn,
-                          uint16_t window);
+/* Edits at once: they write checksums themselves, and need no
+ * acdc_pkt_finish().  Those of ACKs are the last of their packet: what is noted
+ * of its options remains as it was parsed. */
 
-/* What most ACKs need on their way to a guest, at once: acdc_pkt_strip(),
- * reserved bits of 0, 'ecn' as the codepoint and 'window'.  'p' is writable,
- * has feedback, 'ce' and 'total', at most timestamps beside it, and no
- * payload. */
+/* Replaces a word, both as in memory.  Returns what that changes in sums of
+ * such words. */
+static inline uint32_t
+acdc_csum_replace(uint8_t *field, uint16_t new)
+{
+    uint16_t old = acdc_load16(field);
+
+    acdc_store16(field, new);
+    return acdc_csum_change(old, new);
+}
+
+/* In the IP header: 'ecn' as the codepoint, and 'grow' bytes more. */
 static ACDC_ALWAYS_INLINE void
-acdc_pkt_undress_ack(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
-                     uint32_t total, uint8_t ecn, uint16_t window)
+acdc_pkt_edit_ip(struct acdc_pkt *p, uint8_t ecn, int grow)
+{
+    uint8_t *ip = acdc_pkt_ip(p);
+
+    if (acdc_likely(p->ip_version == 4)) {
+        uint8_t old = ip[1];
+        uint8_t tos = (uint8_t) ((old & ~ACDC_ECN_MASK) | ecn);
+        uint32_t change = acdc_csum_change(ACDC_BE16(old), ACDC_BE16(tos));
+
+        ip[1] = tos;
+        if (grow) {
+            acdc_put16(ip + 2, (uint16_t) (acdc_get16(ip + 2) + grow));
+            change += ACDC_BE16((uint16_t) acdc_csum_delta(grow));
+        }
+        acdc_csum_apply(ip + 10, change);
+    } else {
+        acdc_pkt_set_ecn(p, ecn);
+        acdc_put16(ip + 4, (uint16_t) (acdc_get16(ip + 4) + grow));
+    }
+}
+
+/* In the TCP header: 'reserved' as the reserved bits, and 'grow' bytes more, a
+ * multiple of 4.  'change': what else changed, in words as they are in
+ * memory. */
+static ACDC_ALWAYS_INLINE void
+acdc_pkt_edit_tcp(struct acdc_pkt *p, uint8_t reserved, int grow,
+                  uint32_t change)
+{
+    uint8_t *tcp = acdc_pkt_tcp(p);
+    uint8_t old = tcp[12];
+    uint8_t byte = (uint8_t) (((old & ~ACDC_RES_MASK) | reserved)
+                              + grow / 4 * 0x10);
+    /* The length in the pseudo header. */
+    uint16_t length = ACDC_BE16((uint16_t) acdc_csum_delta(grow));
+
+    tcp[12] = byte;
+    change += acdc_csum_change(ACDC_BE16((uint16_t) (old << 8)),
+                               ACDC_BE16((uint16_t) (byte << 8)));
+    if (acdc_likely(!p->csum_partial)) {
+        acdc_csum_apply(tcp + 16, change + length);
+    } else if (grow) {
+        /* The pseudo header alone, and its sum itself, not the complement. */
+        acdc_store16(tcp + 16,
+                     acdc_csum_fold((uint32_t) acdc_load16(tcp + 16) + length));
+    }
+}
+
+/* What a packet needs on its way from a guest, feedback apart: 'ecn' as the
+ * codepoint, 'reserved' as the reserved bits. */
+static ACDC_ALWAYS_INLINE void
+acdc_pkt_dress(struct acdc_pkt *p, uint8_t ecn, uint8_t reserved)
+{
+    acdc_pkt_edit_ip(p, ecn, 0);
+    acdc_pkt_edit_tcp(p, reserved, 0, 0);
+}
+
+/* And on its way to one: no reserved bits, 'ecn' as the codepoint and
+ * 'window'. */
+static ACDC_ALWAYS_INLINE void
+acdc_pkt_undress(struct acdc_pkt *p, uint8_t ecn, uint16_t window)
+{
+    acdc_pkt_edit_ip(p, ecn, 0);
+    acdc_pkt_edit_tcp(p, 0, 0, acdc_csum_replace(acdc_pkt_tcp(p) + 14,
+                                                 ACDC_BE16(window)));
+}
+
+/* acdc_pkt_add_feedback() and acdc_pkt_dress(), for packets without payload.
+ * False, with nothing changed, without room or memory. */
+static ACDC_ALWAYS_INLINE bool
+acdc_pkt_dress_ack(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
+                   uint32_t total, uint8_t ecn, uint8_t reserved)
 {
     enum { LEN = ACDC_OPT_FB_LEN };
-    uint16_t old_tos, tos, old_offset, offset, old_window, gone;
-    uint8_t *ip, *tcp;
+    const uint32_t words[3] = {
+        ACDC_BE32(ACDC_FEEDBACK_WORD | exid), ACDC_BE32(ce), ACDC_BE32(total)
+    };
+    uint64_t sum = (uint64_t) words[0] + words[1] + words[2];
 
-    if (acdc_unlikely(p->ip_version != 4 || p->csum_partial
-                      || p->fb_ofs != ACDC_TCP_HLEN
-                      || !acdc_host_pull(p, LEN))) {
+    if (acdc_pkt_room(p) < LEN || !acdc_host_push(p, LEN)) {
+        return false;
+    }
+    memmove(p->data, p->data + LEN, p->l4_ofs + (unsigned int) ACDC_TCP_HLEN);
+    p->tcp_hlen = (uint8_t) (p->tcp_hlen + LEN);
+    memcpy(acdc_pkt_tcp(p) + ACDC_TCP_HLEN, words, LEN);
+    acdc_pkt_edit_ip(p, ecn, LEN);
+    acdc_pkt_edit_tcp(p, reserved, LEN, acdc_csum_fold64(sum));
+    return true;
+}
+
+/* acdc_pkt_strip() and acdc_pkt_undress() of an ACK that has feedback as its
+ * first option, at most timestamps beside it, and no payload. */
+void acdc_pkt_undress_any(struct acdc_pkt *p, uint16_t exid, uint8_t ecn,
+                          uint16_t window);
+static ACDC_ALWAYS_INLINE void
+acdc_pkt_undress_ack(struct acdc_pkt *p, uint16_t exid, uint8_t ecn,
+                     uint16_t window)
+{
+    enum { LEN = ACDC_OPT_FB_LEN };
+    const uint8_t *opt = acdc_pkt_tcp(p) + ACDC_TCP_HLEN;
+    uint64_t sum = (uint64_t) acdc_load32(opt) + acdc_load32(opt + 4)
+                   + acdc_load32(opt + 8);
+
+    if (acdc_unlikely(!acdc_host_pull(p, LEN))) {
         acdc_pkt_undress_any(p, exid, ecn, window);
         return;
     }
     memmove(p->data, p->data - LEN, p->l4_ofs + (unsigned int) ACDC_TCP_HLEN);
     p->tcp_hlen = (uint8_t) (p->tcp_hlen - LEN);
-    p->opt_flags &= ACDC_O_TIMESTAMP;
-    p->fb_ofs = 0;
-    if (p->ts_ofs) {
-        p->ts_ofs = (uint8_t) (p->ts_ofs - LEN);
-    }
-
-    ip = acdc_pkt_ip(p);
-    old_tos = acdc_get16(ip);
-    tos = (uint16_t) ((old_tos & ~ACDC_ECN_MASK) | ecn);
-    acdc_put16(ip, tos);
-    acdc_put16(ip + 2, (uint16_t) (acdc_get16(ip + 2) - LEN));
-    acdc_csum_apply(ip + 10, acdc_csum_change(old_tos, tos)
-                             + acdc_csum_delta(-LEN));
-
-    tcp = acdc_pkt_tcp(p);
-    old_offset = acdc_get16(tcp + 12);
-    offset = (uint16_t) ((old_offset - LEN / 4 * 0x1000)
-                         & ~(ACDC_RES_MASK << 8));
-    acdc_put16(tcp + 12, offset);
-    old_window = acdc_get16(tcp + 14);
-    acdc_put16(tcp + 14, window);
-    /* The option, and its length in the pseudo header. */
-    gone = acdc_csum_fold(acdc_feedback_sum(exid, ce, total));
-    acdc_csum_apply(tcp + 16, acdc_csum_change(gone, 0)
-                              + acdc_csum_delta(-LEN)
-                              + acdc_csum_change(old_offset, offset)
-                              + acdc_csum_change(old_window, window));
+    acdc_pkt_edit_ip(p, ecn, -LEN);
+    acdc_pkt_edit_tcp(p, 0, -LEN,
+                      acdc_csum_change(acdc_csum_fold64(sum), 0)
+                      + acdc_csum_replace(acdc_pkt_tcp(p) + 14,
+                                          ACDC_BE16(window)));
 }
 
 /* Highest right edge in the SACK option that lies in (una, nxt], or 'una'. */

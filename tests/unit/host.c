@@ -310,6 +310,10 @@ host_process(struct acdc_port *port, enum acdc_dir dir, struct packet *list,
             if (pkts[i].data != packet_data(p) || pkts[i].len != p->len) {
                 abort();        /* Lost track of the packet. */
             }
+            if (pkts[i].ip_version
+                && pkts[i].tcp_hlen != (acdc_pkt_tcp(&pkts[i])[12] >> 4) * 4) {
+                abort();        /* The kernel's host sums up the headers. */
+            }
             for (*tail = injected[i].list; *tail; tail = &(*tail)->next) {
                 continue;
             }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 
-/* Header prediction: an ACK that usual_ack() takes has the effect that it would
- * have step by step.  Two pairs of engines live through the same connection; in
- * one of them every pure ACK has URG set, which means nothing to the engine but
- * that it is not usual.  After each packet the flows are the same to the last bit,
- * and so is what the guests got, URG apart. */
+/* Header prediction: a packet that usual_ack() or usual_data() takes has the
+ * effect that it would have step by step, and so has an ACK that
+ * acdc_pkt_dress_ack() edits at once.  Two pairs of engines live through the same
+ * connection; in one of them all that guest 1 sends has URG set, which means
+ * nothing to the engine but that it is not usual.  After each packet the flows are
+ * the same to the last bit, and so are packets on the wire and at the guest, URG
+ * apart. */
 
 #include "sim.h"
 #include "tap.h"
@@ -16,6 +18,7 @@ struct twins {
     struct packet *delayed[2][N_DELAYED];       /* ACKs to guest 0. */
     uint64_t seed;
     unsigned int n_predictable; /* ACKs that raised SND.UNA. */
+    unsigned int n_data;        /* Segments in order. */
 };
 
 static const struct acdc_flow *
@@ -88,20 +91,66 @@ same_packets(struct packet *p[2])
     return same;
 }
 
-/* What is on the wire, once for each twin, gets to guest 0. */
+static bool
+same_flows(const struct twins *t)
+{
+    return same_flow(only_flow(&t->s[0], 0), only_flow(&t->s[1], 0))
+           && same_flow(only_flow(&t->s[0], 1), only_flow(&t->s[1], 1));
+}
+
+/* What guest 1 sends, on the wire once for each twin. */
+static bool
+transmit(struct twins *t, const struct tcp_spec *spec, struct packet *wire[2])
+{
+    struct packet *copies[2];
+    int i;
+
+    for (i = 0; i < 2; i++) {
+        struct tcp_spec own = *spec;
+
+        if (i) {
+            own.flags |= ACDC_TCP_URG;
+        }
+        wire[i] = sim_egress(&t->s[i], 1, packet_make(&own));
+        /* One of several is a FACK, without URG: of same_flows() then. */
+        copies[i] = wire[i] && !wire[i]->next ? packet_clone(wire[i]) : NULL;
+    }
+    return packet_count(wire[0]) == packet_count(wire[1])
+           && same_packets(copies) && same_flows(t);
+}
+
+/* What is on the wire gets to guest 0. */
 static bool
 deliver(struct twins *t, struct packet *wire[2])
 {
-    uint32_t una = only_flow(&t->s[0], 0)->snd_una;
+    const struct acdc_flow *f = only_flow(&t->s[0], 0);
+    uint32_t una = f->snd_una, rcv_nxt = f->rcv_nxt;
     struct packet *got[2];
     int i;
 
     for (i = 0; i < 2; i++) {
         got[i] = sim_ingress(&t->s[i], 0, wire[i]);
     }
-    t->n_predictable += only_flow(&t->s[0], 0)->snd_una != una;
-    return same_packets(got)
-           && same_flow(only_flow(&t->s[0], 0), only_flow(&t->s[1], 0));
+    t->n_predictable += f->snd_una != una;
+    t->n_data += f->rcv_nxt != rcv_nxt && f->snd_nxt == f->snd_una;
+    return same_packets(got) && same_flows(t);
+}
+
+/* Something on the way puts feedback behind timestamps. */
+static void
+swap_options(struct packet *p)
+{
+    struct acdc_pkt pkt;
+
+    if (packet_parse(p, &pkt) && pkt.fb_ofs == ACDC_TCP_HLEN
+        && pkt.ts_ofs == pkt.fb_ofs + ACDC_OPT_FB_LEN + 2) {
+        uint8_t *opt = acdc_pkt_tcp(&pkt) + ACDC_TCP_HLEN;
+        uint8_t feedback[ACDC_OPT_FB_LEN];
+
+        memcpy(feedback, opt, sizeof feedback);
+        memmove(opt, opt + sizeof feedback, sizeof feedback);
+        memcpy(opt + sizeof feedback, feedback, sizeof feedback);
+    }
 }
 
 /* Guest 1 acknowledges; the network may delay, lose, mark or repeat that. */
@@ -112,29 +161,35 @@ acknowledge(struct twins *t)
     bool lose = tap_chance(&t->seed, 5);
     bool mark = tap_chance(&t->seed, 10);
     bool again = tap_chance(&t->seed, 5);
-    bool sack = tap_chance(&t->seed, 10);
+    bool sack = tap_chance(&t->seed, 10), swap = tap_chance(&t->seed, 5);
     const struct acdc_flow *f = only_flow(&t->s[0], 0);
     /* Most often not of all that is in flight: in the middle of a round. */
     uint32_t behind = tap_chance(&t->seed, 80)
                       ? (uint32_t) (tap_random(&t->seed)
                                     % (f->snd_nxt - f->snd_una + 1)) : 0;
     unsigned int place = (unsigned int) (tap_random(&t->seed) % N_DELAYED);
+    struct tcp_spec spec = sim_spec(&t->s[0], 1, ACDC_TCP_ACK, 0);
     struct packet *wire[2];
+    bool same;
     int i;
 
+    spec.ack -= behind;
+    if (sack) {
+        uint32_t edges[6];
+        unsigned int n = 1 + (unsigned int) (tap_random(&t->seed) % 3), k;
+
+        /* With timestamps and three blocks there is no room for feedback. */
+        for (k = 0; k < n; k++) {
+            edges[2 * k] = spec.ack + (1 + 6 * k) * MSS;
+            edges[2 * k + 1] = edges[2 * k] + 4 * MSS;
+        }
+        opt_sack(&spec, n, edges);
+    }
+    same = transmit(t, &spec, wire);
     for (i = 0; i < 2; i++) {
-        struct tcp_spec spec = sim_spec(&t->s[i], 1, ACDC_TCP_ACK, 0);
-
-        spec.ack -= behind;
-        if (sack) {
-            uint32_t edges[2] = { spec.ack + MSS, spec.ack + 5 * MSS };
-
-            opt_sack(&spec, 1, edges);
+        if (swap && wire[i]) {
+            swap_options(wire[i]);
         }
-        if (i) {
-            spec.flags |= ACDC_TCP_URG;
-        }
-        wire[i] = sim_egress(&t->s[i], 1, packet_make(&spec));
         if (mark && wire[i] && !wire[i]->next
             && packet_ecn(wire[i]) != ACDC_ECN_NOT_ECT) {
             packet_set_ecn(wire[i], ACDC_ECN_CE);
@@ -154,21 +209,67 @@ acknowledge(struct twins *t)
             packet_clone(wire[0]), packet_clone(wire[1])
         };
 
-        if (!deliver(t, copies)) {
-            packet_free_list(wire[0]);
-            packet_free_list(wire[1]);
-            return false;
-        }
+        same = deliver(t, copies) && same;
     }
-    return deliver(t, wire);
+    return deliver(t, wire) && same;
 }
 
+/* Guest 1 sends data; the network may lose, mark or repeat that. */
+static bool
+receive_data(struct twins *t, unsigned int marks)
+{
+    uint32_t n = tap_chance(&t->seed, 80)
+                 ? MSS : (uint32_t) (tap_random(&t->seed) % MSS) + 1;
+    bool mark = tap_chance(&t->seed, marks), lose = tap_chance(&t->seed, 3);
+    bool again = tap_chance(&t->seed, 3);
+    struct tcp_spec spec = sim_spec(&t->s[0], 1, ACDC_TCP_ACK, n);
+    struct packet *wire[2], *copies[2];
+    bool same;
+    int i;
+
+    if (tap_chance(&t->seed, 30)) {
+        spec.flags |= ACDC_TCP_PSH;
+    }
+    if (tap_chance(&t->seed, 50)) {
+        /* Nothing new is acknowledged. */
+        spec.ack = only_flow(&t->s[0], 0)->snd_una;
+    } else if (tap_chance(&t->seed, 5)) {
+        /* Corrupt: of what was acknowledged before, or not sent. */
+        spec.ack += (uint32_t) (tap_random(&t->seed) % (8 * MSS)) - 4 * MSS;
+    }
+    same = transmit(t, &spec, wire);
+    for (i = 0; i < 2; i++) {
+        struct packet *p;
+
+        for (p = wire[i]; p && mark; p = p->next) {
+            if (packet_ecn(p) != ACDC_ECN_NOT_ECT) {
+                packet_set_ecn(p, ACDC_ECN_CE);
+            }
+        }
+        if (lose) {
+            packet_free_list(wire[i]);
+            wire[i] = NULL;
+            continue;
+        }
+        copies[i] = again && !wire[i]->next ? packet_clone(wire[i]) : NULL;
+        t->s[i].guest[1].snd_nxt += n;
+        t->s[i].guest[0].rcv_nxt = t->s[i].guest[1].snd_nxt;
+    }
+    if (lose) {
+        return same;
+    }
+    same = deliver(t, wire) && same;
+    return deliver(t, copies) && same;
+}
+
+/* Guest 0 does. */
 static void
-send_data(struct twins *t, int from, unsigned int marks)
+send_data(struct twins *t, unsigned int marks)
 {
     uint32_t n = tap_chance(&t->seed, 80)
                  ? MSS : (uint32_t) (tap_random(&t->seed) % MSS) + 1;
     bool ce = tap_chance(&t->seed, marks), lose = tap_chance(&t->seed, 1);
+    bool again = tap_chance(&t->seed, 1);
     int i;
 
     for (i = 0; i < 2; i++) {
@@ -176,11 +277,22 @@ send_data(struct twins *t, int from, unsigned int marks)
 
         if (lose) {
             /* Once; sim_data() sends it again. */
-            struct tcp_spec spec = sim_spec(s, from, ACDC_TCP_ACK, n);
+            struct tcp_spec spec = sim_spec(s, 0, ACDC_TCP_ACK, n);
 
-            packet_free_list(sim_egress(s, from, packet_make(&spec)));
+            packet_free_list(sim_egress(s, 0, packet_make(&spec)));
         }
-        sim_data(s, from, n, ce);
+        if (again) {
+            /* Counted twice by the other end, so that feedback is bad. */
+            struct tcp_spec spec = sim_spec(s, 0, ACDC_TCP_ACK, n);
+            struct packet *p = sim_egress(s, 0, packet_make(&spec));
+
+            packet_free_list(sim_ingress(s, 1, packet_clone(p)));
+            packet_free_list(sim_ingress(s, 1, p));
+            s->guest[0].snd_nxt += n;
+            s->guest[1].rcv_nxt = s->guest[0].snd_nxt;
+            continue;
+        }
+        sim_data(s, 0, n, ce);
     }
 }
 
@@ -201,18 +313,20 @@ retransmit(struct twins *t)
 
 static void
 life(struct twins *t, const struct acdc_params *params, bool v6, bool ecn,
-     bool timestamps, unsigned int vlans, unsigned int marks, const char *name)
+     bool timestamps, bool csum_partial, unsigned int vlans,
+     unsigned int marks, const char *name)
 {
     bool same = true;
     unsigned int step;
     int i, k;
 
-    t->n_predictable = 0;
+    t->n_predictable = t->n_data = 0;
     memset(t->delayed, 0, sizeof t->delayed);
     for (i = 0; i < 2; i++) {
         sim_init(&t->s[i], params, params);
         t->s[i].v6 = v6;
         t->s[i].vlans = vlans;
+        t->s[i].csum_partial = csum_partial;
         for (k = 0; k < 2; k++) {
             t->s[i].guest[k].ecn = ecn;
             t->s[i].guest[k].timestamps = timestamps;
@@ -223,11 +337,13 @@ life(struct twins *t, const struct acdc_params *params, bool v6, bool ecn,
         const struct acdc_flow *f = only_flow(&t->s[0], 0);
         uint64_t pause = tap_chance(&t->seed, 2) ? 400 : tap_random(&t->seed) % 3;
         struct acdc_params changed = *params;
+        bool receiving = step % 400 >= 300;
 
-        if (f->snd_nxt - f->snd_una < 40 * MSS && tap_chance(&t->seed, 60)) {
-            send_data(t, 0, marks);
-        } else if (tap_chance(&t->seed, 3)) {
-            send_data(t, 1, marks);
+        if (!receiving && f->snd_nxt - f->snd_una < 40 * MSS
+            && tap_chance(&t->seed, 60)) {
+            send_data(t, marks);
+        } else if (tap_chance(&t->seed, receiving ? 70 : 3)) {
+            same = receive_data(t, marks);
         } else if (f->snd_nxt - f->snd_una >= MSS && tap_chance(&t->seed, 3)) {
             retransmit(t);
         } else {
@@ -242,12 +358,13 @@ life(struct twins *t, const struct acdc_params *params, bool v6, bool ecn,
             }
         }
     }
-    ok(same, "%s: the same flow and packets, %u ACKs of new data", name,
-       t->n_predictable);
+    ok(same, "%s: the same flows and packets, %u ACKs of new data, %u segments",
+       name, t->n_predictable, t->n_data);
     if (!same) {
         printf("# in step %u of seed %"PRIu64"\n", step, t->seed);
     }
-    ok(t->n_predictable > STEPS / 20, "%s: there were some", name);
+    ok(t->n_predictable > STEPS / 20 && t->n_data > STEPS / 20,
+       "%s: there were some", name);
     ok(same_counters(t, 0) && same_counters(t, 1), "%s: the same counters",
        name);
     for (i = 0; i < 2; i++) {
@@ -266,25 +383,27 @@ main(void)
     unsigned int marks;
 
     for (marks = 0; marks <= 40; marks += 8) {
-        life(&t, &params, false, false, true, 0, marks, "IPv4");
+        life(&t, &params, false, false, true, false, 0, marks, "IPv4");
     }
-    life(&t, &params, true, false, true, 0, 8, "IPv6");
-    life(&t, &params, false, true, true, 0, 8, "guests with ECN");
-    life(&t, &params, false, false, false, 1, 8, "VLAN, no timestamps");
+    life(&t, &params, true, false, true, false, 0, 8, "IPv6");
+    life(&t, &params, false, false, true, true, 0, 8, "partial checksums");
+    life(&t, &params, true, false, true, true, 0, 8, "the same, IPv6");
+    life(&t, &params, false, true, true, false, 0, 8, "guests with ECN");
+    life(&t, &params, false, false, false, false, 1, 8, "VLAN, no timestamps");
     params.max_window = 9000;
-    life(&t, &params, false, false, true, 0, 8, "max_window");
+    life(&t, &params, false, false, true, false, 0, 8, "max_window");
     params.min_window = 4 * MSS;
     params.max_window = 0;
-    life(&t, &params, false, false, true, 0, 30, "min_window");
+    life(&t, &params, false, false, true, false, 0, 30, "min_window");
     params.min_window = 0;
     params.small_windows = true;
-    life(&t, &params, false, false, true, 0, 30, "small_windows");
+    life(&t, &params, false, false, true, false, 0, 30, "small_windows");
     params.small_windows = false;
     params.spread_cuts = !params.spread_cuts;
-    life(&t, &params, false, false, true, 0, 8, "spread_cuts");
+    life(&t, &params, false, false, true, false, 0, 8, "spread_cuts");
     params.algorithm = ACDC_ALG_RENO;
-    life(&t, &params, false, false, true, 0, 3, "reno");
+    life(&t, &params, false, false, true, false, 0, 3, "reno");
     params.algorithm = ACDC_ALG_CUBIC;
-    life(&t, &params, false, false, true, 0, 3, "cubic");
+    life(&t, &params, false, false, true, false, 0, 3, "cubic");
     return tap_end();
 }
