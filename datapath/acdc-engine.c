@@ -5,7 +5,7 @@
 #include "acdc-parse.h"
 #include "acdc-table.h"
 
-/* Only those that may have been counted: in the kernel a batch is one packet. */
+/* Only those that may have grown: in the kernel a batch is one packet. */
 static void
 flush_counters(const struct acdc_ctx *ctx)
 {
@@ -32,7 +32,7 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
     if (!tenant) {
         return;
     }
-    ctx.counted = dir == ACDC_EGRESS ? ACDC_USUAL_EGRESS : ACDC_USUAL_INGRESS;
+    ctx.counted = ACDC_COUNTED_USUALLY;
     memset(ctx.counters, 0, sizeof ctx.counters);
     ctx.acdc = tenant->acdc;
     ctx.port = port;

@@ -101,9 +101,16 @@ is_plausible(const struct acdc_flow *f, const struct acdc_pkt *p, bool near)
     return seq_plausible(p->seq, f->rcv_nxt) && is_valid_ack(f, p, near);
 }
 
-/* What a report adds to the one before.  False: nothing to be believed, and
- * '*d_ce' and '*d_total' stay. */
-static bool
+/* What a packet says of what arrived at the other end. */
+enum report {
+    REPORT_NONE,                /* Nothing, or nothing new. */
+    REPORT_BAD,                 /* Nothing to be believed.  But it speaks. */
+    REPORT_GOOD,
+};
+
+/* What a report adds to the one before; '*d_ce' and '*d_total' stay unless it is
+ * REPORT_GOOD. */
+static enum report
 read_feedback(struct acdc_ctx *ctx, struct acdc_flow *f,
               const struct acdc_pkt *p, uint32_t *d_ce, uint32_t *d_total)
 {
@@ -115,12 +122,12 @@ read_feedback(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (seq_after(f->fb_total, total)) {
         /* Overtaken on its way, or a retransmission's. */
         ACDC_COUNT(ctx, FEEDBACK_STALE, 1);
-        return false;
+        return REPORT_NONE;
     }
     if (seq_after(total, f->tx_total) || new_ce > new_total) {
         ACDC_COUNT(ctx, FEEDBACK_BAD, 1);
         if (++f->bad_feedback < ACDC_FEEDBACK_RESYNC) {
-            return false;
+            return REPORT_BAD;
         }
         /* Not once but always: the network duplicates packets, and both ends
          * count differently.  Count from here; what is on its way will be
@@ -134,7 +141,7 @@ read_feedback(struct acdc_ctx *ctx, struct acdc_flow *f,
     f->fb_total = total;
     f->fb_ce = ce;
     f->silent = 0;
-    return true;
+    return REPORT_GOOD;
 }
 
 /* The other end does not report any more (its vSwitch was restarted, the
@@ -222,12 +229,12 @@ shows_loss(struct acdc_flow *f, const struct acdc_pkt *p, bool duplicate)
 /* What was sent and not received is lost, once nothing is under way.  True if
  * that is more than before, or if it is not known. */
 static bool
-note_lost(struct acdc_flow *f, const struct acdc_pkt *p, bool feedback)
+note_lost(struct acdc_flow *f, const struct acdc_pkt *p, enum report report)
 {
     uint32_t lost = f->tx_total - f->fb_total;
     bool more;
 
-    if (!feedback || p->ack != f->snd_nxt || (f->flags & ACDC_F_FIN_GUEST)) {
+    if (report != REPORT_GOOD || p->ack != f->snd_nxt || (f->flags & ACDC_F_FIN_GUEST)) {
         return true;
     }
     more = seq_after(lost, f->lost);
@@ -239,7 +246,7 @@ note_lost(struct acdc_flow *f, const struct acdc_pkt *p, bool feedback)
 static void
 process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
             const struct acdc_params *params, const struct acdc_pkt *p,
-            bool near, bool fack, bool feedback, uint32_t d_ce,
+            bool near, bool fack, enum report report, uint32_t d_ce,
             uint32_t d_total, bool *duplicate, bool *update)
 {
     /* A FACK is not the guest's word. */
@@ -273,20 +280,20 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
             note_prompt_ack(ctx, f, acked);
         }
     }
-    if (!feedback) {
-        if (!acked) {
-            /* Nothing that a report could be missing of. */
-        } else if (f->flags & ACDC_F_CAPABLE) {
+    if (report != REPORT_GOOD && acked) {
+        if (!(f->flags & ACDC_F_CAPABLE)) {
+            if (f->flags & ACDC_F_GUEST_ECN) {
+                /* No AC/DC at the other end, or observing: what the guests
+                 * tell each other. */
+                d_total = acked;
+                d_ce = p->tcp_flags & ACDC_TCP_ECE ? acked : 0;
+            }
+        } else if (report == REPORT_NONE) {
             note_silence(ctx, f, params, acked);
-        } else if (f->flags & ACDC_F_GUEST_ECN) {
-            /* No AC/DC at the other end, or observing: what the guests tell
-             * each other. */
-            d_total = acked;
-            d_ce = p->tcp_flags & ACDC_TCP_ECE ? acked : 0;
         }
     }
     loss = f->snd_nxt != f->snd_una && shows_loss(f, p, *duplicate);
-    more_lost = note_lost(f, p, feedback);
+    more_lost = note_lost(f, p, report);
     if (!acked && !d_total && !loss) {
         return;
     }
@@ -378,7 +385,8 @@ window_field(const struct acdc_flow *f, bool enforced, uint32_t own,
 }
 
 /* How far the guest may send now: 'offered' bytes from 'ack' on, where the peer
- * offered 'own'. */
+ * offered 'own'.  Counts what is less than that, with a finer scale also the same
+ * field; not what the guest will drop (is_near()). */
 static inline void
 note_offer(struct acdc_ctx *ctx, struct acdc_flow *f, uint32_t ack,
            uint32_t offered, uint32_t own, bool edge_known)
@@ -527,9 +535,9 @@ note_told(struct acdc_flow *f, const struct acdc_pkt *p, bool near)
 
 /* Header prediction (Jacobson, "4BSD TCP header prediction", 1990): what most
  * packets are, ACKs with feedback for new data and data in order, of a flow in
- * the middle of its life.  Has the effect that ingress_stepwise() would
- * have, which asks for each step whether it is due
- * (tests/unit/test-prediction.c holds one against the other). */
+ * the middle of its life.  Has the effect that ingress_stepwise() would have,
+ * which asks for each step whether it is due (tests/unit/test-prediction.c holds
+ * one against the other). */
 
 /* Of both kinds: what is asked of the flow, and of the packet's flags. */
 static ACDC_ALWAYS_INLINE bool
@@ -560,7 +568,8 @@ usual_window(struct acdc_ctx *ctx, struct acdc_flow *f,
     return field;
 }
 
-/* False, with nothing changed, if 'p' is not such an ACK. */
+/* False, with nothing changed, if 'p' is not such an ACK or may not be
+ * written. */
 static ACDC_ALWAYS_INLINE bool
 usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
           const struct acdc_params *params, struct acdc_pkt *p)
@@ -643,7 +652,8 @@ static void
 ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
                  const struct acdc_params *params, struct acdc_pkt *p)
 {
-    bool duplicate = false, update = false, feedback = false;
+    bool duplicate = false, update = false;
+    enum report report = REPORT_NONE;
     uint32_t d_ce = 0, d_total = 0;
     bool fack, near;
 
@@ -678,8 +688,8 @@ ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
             } else {
                 ACDC_COUNT(ctx, PACK_RECEIVED, 1);
             }
-            feedback = read_feedback(ctx, f, p, &d_ce, &d_total);
-            if (feedback && !(f->flags & ACDC_F_CAPABLE)) {
+            report = read_feedback(ctx, f, p, &d_ce, &d_total);
+            if (report == REPORT_GOOD && !(f->flags & ACDC_F_CAPABLE)) {
                 /* It speaks again. */
                 acdc_flow_set_counted(f, true);
                 acdc_law_switch(&f->law, acdc_flow_algorithm(f, params));
@@ -714,7 +724,7 @@ ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
     note_alive(f, p, near);
     if ((p->tcp_flags & ACDC_TCP_ACK) && !(p->tcp_flags & ACDC_TCP_RST)) {
-        process_ack(ctx, f, params, p, near, fack, feedback, d_ce, d_total,
+        process_ack(ctx, f, params, p, near, fack, report, d_ce, d_total,
                     &duplicate, &update);
         if (fack) {
             finish_fack(ctx, f, params, p, near);

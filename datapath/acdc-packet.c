@@ -470,12 +470,21 @@ acdc_pkt_add_capability(struct acdc_pkt *p, uint16_t exid, uint8_t flags)
     return true;
 }
 
+/* The sum of the words of a feedback option. */
+static inline uint32_t
+feedback_sum(uint16_t exid, uint32_t ce, uint32_t total)
+{
+    uint32_t sum = acdc_csum_add32(0, ACDC_FEEDBACK_WORD | exid);
+
+    return acdc_csum_add32(acdc_csum_add32(sum, ce), total);
+}
+
 bool
 acdc_pkt_add_feedback(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
                       uint32_t total)
 {
     uint8_t *opt = insert_option(p, ACDC_OPT_FB_LEN,
-                                 acdc_feedback_sum(exid, ce, total));
+                                 feedback_sum(exid, ce, total));
 
     if (!opt) {
         return false;
@@ -569,7 +578,7 @@ acdc_pkt_do_strip(struct acdc_pkt *p, uint16_t exid)
         const uint8_t *body = acdc_pkt_tcp(p) + fb_ofs + ACDC_OPT_BODY_OFS;
 
         cut_option(p, ACDC_TCP_HLEN, ACDC_OPT_FB_LEN,
-                   acdc_feedback_sum(exid, acdc_get32(body),
+                   feedback_sum(exid, acdc_get32(body),
                                      acdc_get32(body + 4)));
     } else {
         strip_any(p, exid);

@@ -144,10 +144,9 @@ acdc_csum_apply(uint8_t *field, uint32_t change)
     acdc_store16(field, (uint16_t) ~acdc_csum_fold(sum));
 }
 
-/* Writes what the edits since the last call changed in the checksums.  The
- * last of all edits: until then the checksums are those of before.  Each edit
- * adds less than 2^19 and there are a few dozen at most, so that the sums do
- * not overflow. */
+/* Writes what the edits one by one, below, changed in the checksums since the
+ * last call; until then these are those of before.  Each edit adds less than
+ * 2^19 and there are a few dozen at most, so that the sums do not overflow. */
 static inline void
 acdc_pkt_finish(struct acdc_pkt *p)
 {
@@ -251,15 +250,6 @@ bool acdc_pkt_add_capability(struct acdc_pkt *p, uint16_t exid,
 bool acdc_pkt_add_feedback(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
                            uint32_t total);
 
-/* The sum of the words of a feedback option. */
-static inline uint32_t
-acdc_feedback_sum(uint16_t exid, uint32_t ce, uint32_t total)
-{
-    uint32_t sum = acdc_csum_add32(0, ACDC_FEEDBACK_WORD | exid);
-
-    return acdc_csum_add32(acdc_csum_add32(sum, ce), total);
-}
-
 /* Only with ACDC_O_FEEDBACK. */
 static inline void
 acdc_pkt_get_feedback(const struct acdc_pkt *p, uint32_t *ce, uint32_t *total)
@@ -280,9 +270,9 @@ acdc_pkt_strip(struct acdc_pkt *p, uint16_t exid)
     return !(p->opt_flags & ACDC_O_OURS) || acdc_pkt_do_strip(p, exid);
 }
 
-/* Edits at once: they write checksums themselves, and need no
- * acdc_pkt_finish().  Those of ACKs are the last of their packet: what is noted
- * of its options remains as it was parsed. */
+/* Edits at once, in the byte order of memory: they write checksums themselves,
+ * and need no acdc_pkt_finish().  'p' is writable.  Those of ACKs are the last of
+ * their packet: they keep 'tcp_hlen', not what else is noted of options. */
 
 /* Replaces a word, both as in memory.  Returns what that changes in sums of
  * such words. */
@@ -375,7 +365,8 @@ acdc_pkt_dress_ack(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
     };
     uint64_t sum = (uint64_t) words[0] + words[1] + words[2];
 
-    if (acdc_pkt_room(p) < LEN || !acdc_host_push(p, LEN)) {
+    if (acdc_pkt_room(p) < LEN || acdc_pkt_ip_len(p) + LEN > 0xffff
+        || !acdc_host_push(p, LEN)) {
         return false;
     }
     memmove(p->data, p->data + LEN, p->l4_ofs + (unsigned int) ACDC_TCP_HLEN);
@@ -386,10 +377,12 @@ acdc_pkt_dress_ack(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
     return true;
 }
 
-/* acdc_pkt_strip() and acdc_pkt_undress() of an ACK that has feedback as its
- * first option, at most timestamps beside it, and no payload. */
+/* For the next one: the same, edit by edit. */
 void acdc_pkt_undress_any(struct acdc_pkt *p, uint16_t exid, uint8_t ecn,
                           uint16_t window);
+
+/* acdc_pkt_strip() and acdc_pkt_undress() of an ACK that has feedback as its
+ * first option and no other of ours. */
 static ACDC_ALWAYS_INLINE void
 acdc_pkt_undress_ack(struct acdc_pkt *p, uint16_t exid, uint8_t ecn,
                      uint16_t window)

@@ -88,10 +88,10 @@ struct acdc_flow {
     /* Found by, immutable but for 'next' (table lock, RCU). */
     struct acdc_flow *next;
     struct acdc_port *port;
-    uint64_t addrs;             /* IPv4: local and remote, as in a packet of
-                                 * the guest, never 0.  0: IPv6, see struct
+    uint64_t addrs;             /* be.  IPv4: local and remote, as in a packet
+                                 * of the guest, never 0.  0: IPv6, see struct
                                  * acdc_flow6. */
-    uint32_t ports;             /* Likewise. */
+    uint32_t ports;             /* be.  Likewise. */
     uint32_t hash;
 
     /* All that follows: 'lock'.  In the order of need: the first two cache
@@ -233,7 +233,7 @@ struct acdc_ctx {
     enum acdc_dir dir;
     uint16_t exid;
     uint32_t now_us, now_ms;
-    uint64_t counted;           /* A bit for each that may not be 0 of ... */
+    uint64_t counted;           /* A bit for each that may have grown of ... */
     uint32_t counters[ACDC_N_COUNTERS]; /* ... added to 'slot' at the end. */
 };
 
@@ -254,16 +254,14 @@ seq_plausible(uint32_t seq, uint32_t now)
     return seq - now + ACDC_PLAUSIBLE < 2u * ACDC_PLAUSIBLE;
 }
 
-/* The counters that most packets of one direction, and none of the other, add
- * to: acdc_process() takes it that they were counted, so that packets need not
- * say so. */
+/* The counters that most packets add to: acdc_process() takes it that they were
+ * counted, so that packets need not say so. */
 #define ACDC_BIT(SYMBOL) ((uint64_t) 1 << ACDC_C_##SYMBOL)
-#define ACDC_USUAL_EGRESS (ACDC_BIT(EGRESS_PACKETS) | ACDC_BIT(EGRESS_BYTES) \
-                           | ACDC_BIT(MARKED_ECT) | ACDC_BIT(PACK_SENT))
-#define ACDC_USUAL_INGRESS (ACDC_BIT(INGRESS_PACKETS) \
-                            | ACDC_BIT(INGRESS_BYTES) \
-                            | ACDC_BIT(PACK_RECEIVED) \
-                            | ACDC_BIT(WINDOW_REWRITTEN))
+#define ACDC_COUNTED_USUALLY \
+    (ACDC_BIT(EGRESS_PACKETS) | ACDC_BIT(EGRESS_BYTES) \
+     | ACDC_BIT(MARKED_ECT) | ACDC_BIT(PACK_SENT) \
+     | ACDC_BIT(INGRESS_PACKETS) | ACDC_BIT(INGRESS_BYTES) \
+     | ACDC_BIT(PACK_RECEIVED) | ACDC_BIT(WINDOW_REWRITTEN))
 
 static inline void
 acdc_count(struct acdc_ctx *ctx, unsigned int counter, uint32_t n)
@@ -272,7 +270,7 @@ acdc_count(struct acdc_ctx *ctx, unsigned int counter, uint32_t n)
 
     ACDC_BUILD_ASSERT(ACDC_N_COUNTERS <= 64);
     ctx->counters[counter] += n;
-    if (!(bit & (ACDC_USUAL_EGRESS | ACDC_USUAL_INGRESS))) {
+    if (!(bit & ACDC_COUNTED_USUALLY)) {
         ctx->counted |= bit;
     }
 }

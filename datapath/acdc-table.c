@@ -98,12 +98,6 @@ acdc_table_ensure(struct acdc *a)
 
 /* Hash. -------------------------------------------------------------------- */
 
-static uint64_t
-get64(const uint8_t *p)
-{
-    return (uint64_t) acdc_get32(p) << 32 | acdc_get32(p + 4);
-}
-
 /* Local and remote address of an IPv6 packet, seen from the guest. */
 static void
 addresses6(const struct acdc_ctx *ctx, const struct acdc_pkt *p,
@@ -123,10 +117,10 @@ acdc_hash_mix6(const struct acdc_ctx *ctx, const struct acdc_pkt *p,
     const uint8_t *local, *remote;
 
     addresses6(ctx, p, &local, &remote);
-    h = acdc_hash_mix(h ^ get64(local));
-    h = acdc_hash_mix(h ^ get64(local + 8));
-    h = acdc_hash_mix(h ^ get64(remote));
-    return acdc_hash_mix(h ^ get64(remote + 8));
+    h = acdc_hash_mix(h ^ acdc_load64(local));
+    h = acdc_hash_mix(h ^ acdc_load64(local + 8));
+    h = acdc_hash_mix(h ^ acdc_load64(remote));
+    return acdc_hash_mix(h ^ acdc_load64(remote + 8));
 }
 
 /* Lookup. ------------------------------------------------------------------ */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 
-/* Finding the flows of a batch, in line: one step for all of its packets, then
+/* Finding the flows of a batch, in line: two steps for all of its packets, then
  * those that fetch some packets ahead of the one that is processed. */
 
 #ifndef ACDC_TABLE_H

@@ -206,7 +206,7 @@ struct acdc_pkt {
     uint8_t tcp_flags;
     uint8_t reason;             /* Why untouched. */
     uint16_t l4_ofs;
-    /* These are cleared by one instruction. */
+    /* From here to 'mss' it is eight bytes in a row, cleared at once. */
     uint8_t opt_flags;
     uint8_t fb_ofs, cap_ofs, sack_ofs, ws_ofs, ts_ofs;  /* In the TCP header,
                                                          * 0: none. */
@@ -216,7 +216,7 @@ struct acdc_pkt {
     uint8_t wscale;
     uint32_t ip_change, tcp_change;     /* Of the checksums, see
                                          * acdc_pkt_finish(). */
-    /* As in struct acdc_flow. */
+    /* As in struct acdc_flow: the first two are be. */
     uint64_t addrs;
     uint32_t ports;
     uint32_t hash;

@@ -54,9 +54,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     error = packet_tcp_sum(p);
     acdc_pkt_make_writable(&pkt);
     for (i = 1; i < sizeof edits; i++) {
-        unsigned int value = edits[i] >> 3;
+        unsigned int value = edits[i] / 12;
 
-        switch (edits[i] & 7) {
+        switch (edits[i] % 12) {
         case 0: acdc_pkt_set_ecn(&pkt, value & 3); break;
         case 1: acdc_pkt_set_reserved(&pkt, value & ACDC_RES_MASK); break;
         case 2: acdc_pkt_set_window(&pkt, (uint16_t) (value * 2113)); break;
@@ -79,6 +79,23 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             acdc_pkt_sack_edge(&pkt, pkt.ack, pkt.ack + value * 1000);
             break;
         case 7: acdc_pkt_strip(&pkt, ACDC_OPT_EXID); break;
+        case 8:
+            acdc_pkt_dress(&pkt, value & 3, value & ACDC_RES_MASK);
+            break;
+        case 9:
+            acdc_pkt_undress(&pkt, value & 3, (uint16_t) (value * 2113));
+            break;
+        case 10:
+            acdc_pkt_dress_ack(&pkt, ACDC_OPT_EXID, value, 1u << 31, value & 3,
+                               value & ACDC_RES_MASK);
+            break;
+        case 11:
+            if ((pkt.opt_flags & ACDC_O_OURS) == ACDC_O_FEEDBACK
+                && pkt.fb_ofs == ACDC_TCP_HLEN) {
+                acdc_pkt_undress_ack(&pkt, ACDC_OPT_EXID, value & 3,
+                                     (uint16_t) (value * 2113));
+            }
+            break;
         }
         acdc_pkt_finish(&pkt);
         check(pkt.data == packet_data(p) && pkt.len == p->len);

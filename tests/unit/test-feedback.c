@@ -217,6 +217,21 @@ test_bad(void)
            "what was in flight is reported");
     is_u64(sim_counter(&s, 0, ACDC_C_CUTS_ECN), 1, "and its marks cut");
     sim_done(&s);
+
+    /* Until then it is no silence, however much each acknowledges.  If both
+     * ends were taken to be silent neither would speak again. */
+    sim_init(&s, NULL, NULL);
+    sim_connect(&s);
+    packet_free(sim_ack(&s, 1));        /* Opens the whole window. */
+    for (i = 1; i <= 3; i++) {
+        for (unsigned int k = 0; k < 200; k++) {
+            sim_data(&s, 0, 1448, false);
+        }
+        packet_free_list(report(&s, 0, i * 200 * 1448 + 1000, false));
+    }
+    is_u64(sim_counter(&s, 0, ACDC_C_FEEDBACK_BAD), 3, "three impossible");
+    ok(info(&s, 0).capable, "but the other end speaks");
+    sim_done(&s);
 }
 
 /* The peer's virtual switch forgets the flow. */

@@ -69,12 +69,35 @@ as_right(const struct packet *p, const struct tcp_spec *s, uint16_t error)
 
 enum edit {
     SET_ECN, SET_RESERVED, SET_WINDOW, SET_WSCALE, ADD_CAPABILITY,
-    ADD_FEEDBACK, STRIP, N_EDITS
+    ADD_FEEDBACK, STRIP, DRESS, UNDRESS, DRESS_ACK, UNDRESS_ACK, N_EDITS
 };
 static const char *const edit_names[] = {
     "set_ecn", "set_reserved", "set_window", "set_wscale", "add_capability",
-    "add_feedback", "strip",
+    "add_feedback", "strip", "dress", "undress", "dress_ack", "undress_ack",
 };
+
+/* A packet with ECN codepoint, reserved bits and window as in the lowest bits of
+ * 'ecn', 'reserved' and 'window'. */
+static bool
+looks(const struct acdc_pkt *pkt, uint32_t ecn, uint32_t reserved,
+      uint32_t window)
+{
+    return acdc_pkt_ecn(pkt) == (ecn & 3)
+           && acdc_pkt_reserved(pkt) == (reserved & ACDC_RES_MASK)
+           && acdc_pkt_window(pkt) == (uint16_t) window;
+}
+
+static bool
+has_feedback(const struct acdc_pkt *pkt, uint32_t ce, uint32_t total)
+{
+    uint32_t a, b;
+
+    if (!(pkt->opt_flags & ACDC_O_FEEDBACK)) {
+        return false;
+    }
+    acdc_pkt_get_feedback(pkt, &a, &b);
+    return a == ce && b == total;
+}
 
 /* One edit.  Returns whether it did what it should. */
 static bool
@@ -82,7 +105,7 @@ edit(struct acdc_pkt *pkt, enum edit e)
 {
     uint32_t a = (uint32_t) tap_random(&seed);
     uint32_t b = (uint32_t) tap_random(&seed);
-    uint32_t ce, total;
+    uint16_t window = acdc_pkt_window(pkt);
     uint8_t ae = acdc_pkt_tcp(pkt)[12] & 1;
 
     switch (e) {
@@ -115,17 +138,45 @@ edit(struct acdc_pkt *pkt, enum edit e)
         if (acdc_pkt_room(pkt) < ACDC_OPT_FB_LEN) {
             return !acdc_pkt_add_feedback(pkt, ACDC_OPT_EXID, a, b);
         }
-        if (!acdc_pkt_add_feedback(pkt, ACDC_OPT_EXID, a, b)
-            || !acdc_pkt_parse(pkt, ACDC_OPT_EXID)) {
-            return false;
-        }
-        acdc_pkt_get_feedback(pkt, &ce, &total);
-        return ce == a && total == b;
+        return acdc_pkt_add_feedback(pkt, ACDC_OPT_EXID, a, b)
+               && acdc_pkt_parse(pkt, ACDC_OPT_EXID)
+               && has_feedback(pkt, a, b);
     case STRIP:
         return acdc_pkt_strip(pkt, ACDC_OPT_EXID)
                && acdc_pkt_parse(pkt, ACDC_OPT_EXID)
                && !(pkt->opt_flags & (ACDC_O_CAPABILITY | ACDC_O_FEEDBACK
                                       | ACDC_O_OTHER));
+    case DRESS:
+        acdc_pkt_dress(pkt, a & 3, b & ACDC_RES_MASK);
+        return looks(pkt, a, b, window)
+               && (acdc_pkt_tcp(pkt)[12] & 1) == ae;
+    case UNDRESS:
+        acdc_pkt_undress(pkt, a & 3, (uint16_t) b);
+        return looks(pkt, a, 0, b) && (acdc_pkt_tcp(pkt)[12] & 1) == ae;
+    case DRESS_ACK:
+        if (acdc_pkt_room(pkt) < ACDC_OPT_FB_LEN) {
+            return !acdc_pkt_dress_ack(pkt, ACDC_OPT_EXID, a, b, 0, 0);
+        }
+        return acdc_pkt_dress_ack(pkt, ACDC_OPT_EXID, a, b, a & 3,
+                                  b & ACDC_RES_MASK)
+               && pkt->tcp_hlen == (acdc_pkt_tcp(pkt)[12] >> 4) * 4
+               && acdc_pkt_parse(pkt, ACDC_OPT_EXID)
+               && has_feedback(pkt, a, b) && looks(pkt, a, b, window)
+               && (acdc_pkt_tcp(pkt)[12] & 1) == ae;
+    case UNDRESS_ACK:
+        /* Only of what has feedback in front, and nothing else of ours. */
+        acdc_pkt_strip(pkt, ACDC_OPT_EXID);
+        if (acdc_pkt_room(pkt) < ACDC_OPT_FB_LEN) {
+            return true;
+        }
+        acdc_pkt_add_feedback(pkt, ACDC_OPT_EXID, a, b);
+        acdc_pkt_finish(pkt);
+        acdc_pkt_parse(pkt, ACDC_OPT_EXID);
+        acdc_pkt_undress_ack(pkt, ACDC_OPT_EXID, a & 3, (uint16_t) b);
+        return pkt->tcp_hlen == (acdc_pkt_tcp(pkt)[12] >> 4) * 4
+               && acdc_pkt_parse(pkt, ACDC_OPT_EXID)
+               && !(pkt->opt_flags & ACDC_O_OURS) && looks(pkt, a, 0, b)
+               && (acdc_pkt_tcp(pkt)[12] & 1) == ae;
     default:
         return false;
     }
@@ -171,7 +222,7 @@ test_edits(void)
             pass = acdc_pkt_make_writable(&pkt);
             while (n-- && pass) {
                 e = rnd(N_EDITS);
-                if (e == STRIP && !rnd(8)) {
+                if ((e == STRIP || e == UNDRESS_ACK) && !rnd(8)) {
                     host_fail(HOST_PULL, 1, -1);
                     failed_pull++;
                 }
@@ -221,6 +272,8 @@ test_no_memory(void)
     host_fail(HOST_PUSH, 1, -1);
     ok(!acdc_pkt_add_feedback(&pkt, ACDC_OPT_EXID, 1, 2),
        "no feedback without memory");
+    ok(!acdc_pkt_dress_ack(&pkt, ACDC_OPT_EXID, 1, 2, ACDC_ECN_ECT0,
+                           ACDC_RES_MASK), "nor on an ACK");
     host_fail(HOST_PUSH, 0, 0);
     ok(packet_same(p, same), "and nothing changed");
     host_fail(HOST_WRITABLE, 1, -1);
@@ -390,30 +443,59 @@ test_untouched(void)
                "the host says where IP begins");
         packet_free(p);
     }
-    {
-        /* 64 KB of extension headers: the offset of TCP does not fit. */
-        uint32_t ext = 65528 - 40;
-        struct packet *p = packet_new(54 + ext + 20, 0);
-        uint8_t *ip = packet_data(p) + 14;
-        uint32_t ofs;
+}
 
-        memset(packet_data(p), 0, p->len);
-        acdc_put16(ip - 2, ACDC_ETHERTYPE_IP6);
-        ip[0] = 0x60;
-        acdc_put16(ip + 4, (uint16_t) (ext + 20));
-        ip[6] = ACDC_IPPROTO_DSTOPTS;
-        for (ofs = 40; ofs < 40 + ext; ofs += 2048) {
-            uint32_t n = 40 + ext - ofs < 2048 ? 40 + ext - ofs : 2048;
+/* An ACK with 'ext' bytes of extension headers, a multiple of 8. */
+static struct packet *
+make_extended(uint32_t ext)
+{
+    struct packet *p = packet_new(54 + ext + 20, 64);
+    uint8_t *ip = packet_data(p) + 14;
+    uint32_t ofs;
 
-            ip[ofs] = ofs + n == 40 + ext ? ACDC_IPPROTO_TCP
-                                          : ACDC_IPPROTO_DSTOPTS;
-            ip[ofs + 1] = (uint8_t) (n / 8 - 1);
-        }
-        ip[40 + ext + 12] = 0x50;
-        ip[40 + ext + 13] = ACDC_TCP_ACK;
-        is_u64((uint64_t) reason(p, 0), ACDC_C_UNTOUCHED_LENGTH,
-               "64 KB of extension headers");
+    memset(packet_data(p), 0, p->len);
+    acdc_put16(ip - 2, ACDC_ETHERTYPE_IP6);
+    ip[0] = 0x60;
+    acdc_put16(ip + 4, (uint16_t) (ext + 20));
+    ip[6] = ACDC_IPPROTO_DSTOPTS;
+    for (ofs = 40; ofs < 40 + ext; ofs += 2048) {
+        uint32_t n = 40 + ext - ofs < 2048 ? 40 + ext - ofs : 2048;
+
+        ip[ofs] = ofs + n == 40 + ext ? ACDC_IPPROTO_TCP
+                                      : ACDC_IPPROTO_DSTOPTS;
+        ip[ofs + 1] = (uint8_t) (n / 8 - 1);
+    }
+    ip[40 + ext + 12] = 0x50;
+    ip[40 + ext + 13] = ACDC_TCP_ACK;
+    return p;
+}
+
+static void
+test_64k(void)
+{
+    struct packet *p = make_extended(65528 - 40);
+    struct packet *same;
+    struct acdc_pkt pkt;
+    unsigned int i;
+
+    is_u64((uint64_t) reason(p, 0), ACDC_C_UNTOUCHED_LENGTH,
+           "64 KB of extension headers: the offset of TCP does not fit");
+    packet_free(p);
+
+    for (i = 0; i < 2; i++) {
+        /* An option more, and the IP packet has more than 65535 bytes, or not
+         * yet. */
+        bool fits = i;
+
+        p = make_extended(fits ? 65456 : 65480);
+        same = packet_clone(p);
+        ok(packet_parse(p, &pkt), "almost 64 KB are understood");
+        pkt.host = p;
+        is_u64(acdc_pkt_dress_ack(&pkt, ACDC_OPT_EXID, 1, 2, 0, 0), fits,
+               "feedback, if it fits");
+        is_u64(packet_same(p, same), !fits, "else nothing changed");
         packet_free(p);
+        packet_free(same);
     }
 }
 
@@ -444,6 +526,7 @@ main(void)
     test_edits();
     test_no_memory();
     test_untouched();
+    test_64k();
     test_sack();
     return tap_end();
 }
