@@ -108,8 +108,8 @@ enum report {
     REPORT_GOOD,
 };
 
-/* What a report adds to the one before; '*d_ce' and '*d_total' stay unless it is
- * REPORT_GOOD. */
+/* What a report adds to the one before; '*d_ce' and '*d_total' stay unless it
+ * is REPORT_GOOD. */
 static enum report
 read_feedback(struct acdc_ctx *ctx, struct acdc_flow *f,
               const struct acdc_pkt *p, uint32_t *d_ce, uint32_t *d_total)
@@ -234,7 +234,8 @@ note_lost(struct acdc_flow *f, const struct acdc_pkt *p, enum report report)
     uint32_t lost = f->tx_total - f->fb_total;
     bool more;
 
-    if (report != REPORT_GOOD || p->ack != f->snd_nxt || (f->flags & ACDC_F_FIN_GUEST)) {
+    if (report != REPORT_GOOD || p->ack != f->snd_nxt
+        || (f->flags & ACDC_F_FIN_GUEST)) {
         return true;
     }
     more = seq_after(lost, f->lost);
@@ -385,8 +386,8 @@ window_field(const struct acdc_flow *f, bool enforced, uint32_t own,
 }
 
 /* How far the guest may send now: 'offered' bytes from 'ack' on, where the peer
- * offered 'own'.  Counts what is less than that, with a finer scale also the same
- * field; not what the guest will drop (is_near()). */
+ * offered 'own'.  Counts what is less than that, with a finer scale also the
+ * same field; not what the guest will drop (is_near()). */
 static inline void
 note_offer(struct acdc_ctx *ctx, struct acdc_flow *f, uint32_t ack,
            uint32_t offered, uint32_t own, bool edge_known)
@@ -527,17 +528,16 @@ note_told(struct acdc_flow *f, const struct acdc_pkt *p, bool near)
 {
     uint32_t edge = p->ack + ((uint32_t) acdc_pkt_window(p) << f->out_wscale);
 
-    if ((f->flags & ACDC_F_EDGE) && (p->tcp_flags & ACDC_TCP_ACK)
-        && near && seq_after(edge, f->right_edge)) {
-        f->right_edge = edge;
+    if ((f->flags & ACDC_F_EDGE) && (p->tcp_flags & ACDC_TCP_ACK) && near) {
+        raise_edge(&f->right_edge, edge, true);
     }
 }
 
 /* Header prediction (Jacobson, "4BSD TCP header prediction", 1990): what most
  * packets are, ACKs with feedback for new data and data in order, of a flow in
  * the middle of its life.  Has the effect that ingress_stepwise() would have,
- * which asks for each step whether it is due (tests/unit/test-prediction.c holds
- * one against the other). */
+ * which asks for each step whether it is due (tests/unit/test-prediction.c
+ * holds one against the other). */
 
 /* Of both kinds: what is asked of the flow, and of the packet's flags. */
 static ACDC_ALWAYS_INLINE bool

@@ -4,11 +4,18 @@
 
 /* Ones' complement arithmetic (RFC 1071, RFC 1624). ------------------------ */
 
+/* Both halves of an aligned word. */
+static inline uint32_t
+csum_add32(uint32_t sum, uint32_t word)
+{
+    return sum + (word >> 16) + (word & 0xffff);
+}
+
 static uint32_t
 csum_add_bytes(uint32_t sum, const uint8_t *p, unsigned int n)
 {
     for (; n >= 4; n -= 4, p += 4) {
-        sum = acdc_csum_add32(sum, acdc_get32(p));
+        sum = csum_add32(sum, acdc_get32(p));
     }
     if (n >= 2) {
         sum += acdc_get16(p);
@@ -446,6 +453,15 @@ insert_option(struct acdc_pkt *p, unsigned int len, uint32_t sum)
     return data + front;
 }
 
+/* The sum of the words of a feedback option. */
+static inline uint32_t
+feedback_sum(uint16_t exid, uint32_t ce, uint32_t total)
+{
+    uint32_t sum = csum_add32(0, ACDC_FEEDBACK_WORD | exid);
+
+    return csum_add32(csum_add32(sum, ce), total);
+}
+
 static inline void
 put_feedback(uint8_t *opt, uint16_t exid, uint32_t ce, uint32_t total)
 {
@@ -459,8 +475,8 @@ acdc_pkt_add_capability(struct acdc_pkt *p, uint16_t exid, uint8_t flags)
 {
     uint32_t head = ACDC_CAPABILITY_WORD | exid;
     uint32_t body = (uint32_t) ACDC_OPT_VERSION << 24 | (uint32_t) flags << 16;
-    uint32_t sum = acdc_csum_add32(acdc_csum_add32(0, head), body);
-    uint8_t *opt = insert_option(p, ACDC_OPT_CAP_LEN, sum);
+    uint8_t *opt = insert_option(p, ACDC_OPT_CAP_LEN,
+                                 csum_add32(csum_add32(0, head), body));
 
     if (!opt) {
         return false;
@@ -468,15 +484,6 @@ acdc_pkt_add_capability(struct acdc_pkt *p, uint16_t exid, uint8_t flags)
     acdc_put32(opt, head);
     acdc_put32(opt + ACDC_OPT_BODY_OFS, body);
     return true;
-}
-
-/* The sum of the words of a feedback option. */
-static inline uint32_t
-feedback_sum(uint16_t exid, uint32_t ce, uint32_t total)
-{
-    uint32_t sum = acdc_csum_add32(0, ACDC_FEEDBACK_WORD | exid);
-
-    return acdc_csum_add32(acdc_csum_add32(sum, ce), total);
 }
 
 bool
@@ -578,8 +585,7 @@ acdc_pkt_do_strip(struct acdc_pkt *p, uint16_t exid)
         const uint8_t *body = acdc_pkt_tcp(p) + fb_ofs + ACDC_OPT_BODY_OFS;
 
         cut_option(p, ACDC_TCP_HLEN, ACDC_OPT_FB_LEN,
-                   feedback_sum(exid, acdc_get32(body),
-                                     acdc_get32(body + 4)));
+                   feedback_sum(exid, acdc_get32(body), acdc_get32(body + 4)));
     } else {
         strip_any(p, exid);
     }

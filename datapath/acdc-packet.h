@@ -119,13 +119,6 @@ acdc_csum_fold64(uint64_t sum)
     return acdc_csum_fold((uint32_t) ((sum + (sum << 32 | sum >> 32)) >> 32));
 }
 
-/* Both halves of an aligned word. */
-static inline uint32_t
-acdc_csum_add32(uint32_t sum, uint32_t word)
-{
-    return sum + (word >> 16) + (word & 0xffff);
-}
-
 /* What a word that grows by 'delta' adds: in ones' complement -n is ~n. */
 static inline uint32_t
 acdc_csum_delta(int delta)
@@ -271,8 +264,8 @@ acdc_pkt_strip(struct acdc_pkt *p, uint16_t exid)
 }
 
 /* Edits at once, in the byte order of memory: they write checksums themselves,
- * and need no acdc_pkt_finish().  'p' is writable.  Those of ACKs are the last of
- * their packet: they keep 'tcp_hlen', not what else is noted of options. */
+ * and need no acdc_pkt_finish().  'p' is writable.  Those of ACKs are the last
+ * of their packet: they keep 'tcp_hlen', not what else is noted of options. */
 
 /* Replaces a word, both as in memory.  Returns what that changes in sums of
  * such words. */

@@ -206,7 +206,7 @@ struct acdc_pkt {
     uint8_t tcp_flags;
     uint8_t reason;             /* Why untouched. */
     uint16_t l4_ofs;
-    /* From here to 'mss' it is eight bytes in a row, cleared at once. */
+    /* Cleared for each packet, hence in a row: eight bytes up to 'mss'. */
     uint8_t opt_flags;
     uint8_t fb_ofs, cap_ofs, sack_ofs, ws_ofs, ts_ofs;  /* In the TCP header,
                                                          * 0: none. */

@@ -257,6 +257,20 @@ sim_n_flows(const struct sim *s, int side)
     return stats.n_flows;
 }
 
+struct acdc_flow *
+sim_flow(const struct sim *s, int side)
+{
+    const struct acdc_table *t = s->acdc[side]->table;
+    uint32_t i;
+
+    for (i = 0; i <= t->mask; i++) {
+        if (t->buckets[i]) {
+            return t->buckets[i];
+        }
+    }
+    return NULL;
+}
+
 uint64_t
 sim_counter(const struct sim *s, int side, enum acdc_counter counter)
 {

@@ -83,6 +83,8 @@ uint16_t sim_ack_window(struct sim *, int from);
 
 void sim_info(const struct sim *, int side, struct acdc_flow_info *);
 unsigned int sim_n_flows(const struct sim *, int side);
+/* The first flow that there is; NULL without one. */
+struct acdc_flow *sim_flow(const struct sim *, int side);
 uint64_t sim_counter(const struct sim *, int side, enum acdc_counter);
 
 #endif /* sim.h */

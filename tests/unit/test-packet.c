@@ -76,8 +76,8 @@ static const char *const edit_names[] = {
     "add_feedback", "strip", "dress", "undress", "dress_ack", "undress_ack",
 };
 
-/* A packet with ECN codepoint, reserved bits and window as in the lowest bits of
- * 'ecn', 'reserved' and 'window'. */
+/* A packet with ECN codepoint, reserved bits and window as in the lowest bits
+ * of 'ecn', 'reserved' and 'window'. */
 static bool
 looks(const struct acdc_pkt *pkt, uint32_t ecn, uint32_t reserved,
       uint32_t window)

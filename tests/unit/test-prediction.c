@@ -3,10 +3,10 @@
 /* Header prediction: a packet that usual_ack() or usual_data() takes has the
  * effect that it would have step by step, and so has an ACK that
  * acdc_pkt_dress_ack() edits at once.  Two pairs of engines live through the
- * same connection; in one of them all that guest 1 sends has URG set, which means
- * nothing to the engine but that it is not usual.  After each packet the flows
- * are the same to the last bit, and so are packets on the wire and at the guest,
- * URG apart. */
+ * same connection; in one of them all that guest 1 sends has URG set, which
+ * means nothing to the engine but that it is not usual.  After each packet the
+ * flows are the same to the last bit, and so are packets on the wire and at the
+ * guest, URG apart. */
 
 #include "sim.h"
 #include "tap.h"
@@ -24,20 +24,6 @@ struct twins {
     uint64_t seed;
     unsigned int n_acks, n_data;        /* Taken by the quick way. */
 };
-
-static const struct acdc_flow *
-only_flow(const struct sim *s, int side)
-{
-    const struct acdc_table *table = s->acdc[side]->table;
-    uint32_t i;
-
-    for (i = 0; i <= table->mask; i++) {
-        if (table->buckets[i]) {
-            return table->buckets[i];
-        }
-    }
-    return NULL;
-}
 
 static bool
 same_flow(const struct acdc_flow *a, const struct acdc_flow *b)
@@ -98,8 +84,8 @@ same_packets(struct packet *p[2])
 static bool
 same_flows(const struct twins *t)
 {
-    return same_flow(only_flow(&t->s[0], 0), only_flow(&t->s[1], 0))
-           && same_flow(only_flow(&t->s[0], 1), only_flow(&t->s[1], 1));
+    return same_flow(sim_flow(&t->s[0], 0), sim_flow(&t->s[1], 0))
+           && same_flow(sim_flow(&t->s[0], 1), sim_flow(&t->s[1], 1));
 }
 
 /* What guest 1 sends, on the wire once for each twin. */
@@ -128,7 +114,7 @@ transmit(struct twins *t, const struct tcp_spec *spec, struct packet *wire[2])
 static bool
 is_quick(const struct sim *s, const struct packet *wire)
 {
-    struct acdc_flow f = *only_flow(s, 0);
+    struct acdc_flow f = *sim_flow(s, 0);
     struct acdc_slot_stats stats;
     const struct acdc_params *params;
     struct acdc_ctx ctx;
@@ -176,6 +162,23 @@ deliver(struct twins *t, struct packet *wire[2])
     return same_packets(got) && same_flows(t) && !quick[1];
 }
 
+/* Payload of a segment, most often a full one. */
+static uint32_t
+segment_size(struct twins *t)
+{
+    return tap_chance(&t->seed, 80)
+           ? MSS : (uint32_t) (tap_random(&t->seed) % MSS) + 1;
+}
+
+/* The network marks what may be marked. */
+static void
+mark_ce(struct packet *p)
+{
+    if (packet_ecn(p) != ACDC_ECN_NOT_ECT) {
+        packet_set_ecn(p, ACDC_ECN_CE);
+    }
+}
+
 /* Something on the way puts feedback behind timestamps. */
 static void
 swap_options(struct packet *p)
@@ -202,7 +205,7 @@ acknowledge(struct twins *t)
     bool mark = tap_chance(&t->seed, 10);
     bool again = tap_chance(&t->seed, 5);
     bool sack = tap_chance(&t->seed, 10), swap = tap_chance(&t->seed, 5);
-    const struct acdc_flow *f = only_flow(&t->s[0], 0);
+    const struct acdc_flow *f = sim_flow(&t->s[0], 0);
     /* Most often not of all that is in flight: in the middle of a round. */
     uint32_t behind = tap_chance(&t->seed, 80)
                       ? (uint32_t) (tap_random(&t->seed)
@@ -230,9 +233,8 @@ acknowledge(struct twins *t)
         if (swap && wire[i]) {
             swap_options(wire[i]);
         }
-        if (mark && wire[i] && !wire[i]->next
-            && packet_ecn(wire[i]) != ACDC_ECN_NOT_ECT) {
-            packet_set_ecn(wire[i], ACDC_ECN_CE);
+        if (mark && wire[i] && !wire[i]->next) {
+            mark_ce(wire[i]);
         }
         if (lose) {
             packet_free_list(wire[i]);
@@ -258,8 +260,7 @@ acknowledge(struct twins *t)
 static bool
 receive_data(struct twins *t, unsigned int marks)
 {
-    uint32_t n = tap_chance(&t->seed, 80)
-                 ? MSS : (uint32_t) (tap_random(&t->seed) % MSS) + 1;
+    uint32_t n = segment_size(t);
     bool mark = tap_chance(&t->seed, marks), lose = tap_chance(&t->seed, 3);
     bool again = tap_chance(&t->seed, 3);
     struct tcp_spec spec = sim_spec(&t->s[0], 1, ACDC_TCP_ACK, n);
@@ -275,7 +276,7 @@ receive_data(struct twins *t, unsigned int marks)
     }
     if (tap_chance(&t->seed, 50)) {
         /* Nothing new is acknowledged. */
-        spec.ack = only_flow(&t->s[0], 0)->snd_una;
+        spec.ack = sim_flow(&t->s[0], 0)->snd_una;
     } else if (tap_chance(&t->seed, 5)) {
         /* Corrupt: of what was acknowledged before, or not sent. */
         spec.ack += (uint32_t) (tap_random(&t->seed) % (8 * MSS)) - 4 * MSS;
@@ -285,9 +286,7 @@ receive_data(struct twins *t, unsigned int marks)
         struct packet *p;
 
         for (p = wire[i]; p && mark; p = p->next) {
-            if (packet_ecn(p) != ACDC_ECN_NOT_ECT) {
-                packet_set_ecn(p, ACDC_ECN_CE);
-            }
+            mark_ce(p);
         }
         if (lose) {
             packet_free_list(wire[i]);
@@ -309,8 +308,7 @@ receive_data(struct twins *t, unsigned int marks)
 static void
 send_data(struct twins *t, unsigned int marks)
 {
-    uint32_t n = tap_chance(&t->seed, 80)
-                 ? MSS : (uint32_t) (tap_random(&t->seed) % MSS) + 1;
+    uint32_t n = segment_size(t);
     bool ce = tap_chance(&t->seed, marks), lose = tap_chance(&t->seed, 1);
     bool again = tap_chance(&t->seed, 1);
     int i;
@@ -343,7 +341,7 @@ send_data(struct twins *t, unsigned int marks)
 static void
 retransmit(struct twins *t)
 {
-    uint32_t una = only_flow(&t->s[0], 0)->snd_una;
+    uint32_t una = sim_flow(&t->s[0], 0)->snd_una;
     int i;
 
     for (i = 0; i < 2; i++) {
@@ -377,7 +375,7 @@ life(struct twins *t, const struct acdc_params *params, bool v6, bool ecn,
         sim_connect(&t->s[i]);
     }
     for (step = 0; same && step < STEPS; step++) {
-        const struct acdc_flow *f = only_flow(&t->s[0], 0);
+        const struct acdc_flow *f = sim_flow(&t->s[0], 0);
         uint64_t pause = tap_chance(&t->seed, 2) ? 400 : tap_random(&t->seed) % 3;
         struct acdc_params changed = *params;
         bool receiving = step % 400 >= 300;
