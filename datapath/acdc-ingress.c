@@ -551,8 +551,8 @@ is_usual(const struct acdc_flow *f, const struct acdc_params *params,
            && (f->flags & (flags | ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER
                            | ACDC_F_DOUBT)) == flags
            && f->state == ACDC_FLOW_ESTABLISHED && !f->bad_feedback
-           && !f->dupacks && !f->sack_loss && acdc_flow_enforced(f, params)
-           && !params->small_windows;
+           && !f->dupacks && !f->sack_loss && f->law.alg != ACDC_ALG_NONE
+           && acdc_params_enforce(params) && !params->small_windows;
 }
 
 /* The window field for the guest. */
@@ -586,7 +586,6 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
         || p->fb_ofs != ACDC_TCP_HLEN
         || (acdc_pkt_reserved(p) & ACDC_RES_FACK)
         || acked - 1 >= flight || flight > ACDC_WINDOW_MAX
-        || !seq_after(ack, f->out_ack)
         || !seq_plausible(p->seq, f->rcv_nxt)) {
         return false;
     }
@@ -621,7 +620,9 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (marked) {
         ACDC_COUNT(ctx, CE_PACKETS, 1);
     }
-    acdc_pkt_undress_ack(p, ctx->exid, ecn, window);
+    if (acdc_unlikely(!acdc_pkt_undress_ack(p, ecn, window))) {
+        acdc_pkt_undress_any(p, ctx->exid, ecn, window);
+    }
     return true;
 }
 
@@ -648,7 +649,7 @@ usual_data(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 }
 
 /* All else. */
-static void
+static ACDC_NOINLINE void
 ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
                  const struct acdc_params *params, struct acdc_pkt *p)
 {

@@ -34,8 +34,8 @@ struct acdc_law {
     uint32_t ca_bytes;          /* Acknowledged in congestion avoidance,
                                  * towards the next segment of growth. */
     uint32_t round_end;         /* snd_una at which alpha is updated. */
-    uint32_t cut_end;           /* While in_cut or in_loss: these hold until
-                                 * snd_una passes it. */
+    uint32_t cut_end;           /* Only while in_cut or in_loss: these hold
+                                 * until snd_una passes it. */
     uint32_t round_ce;          /* Feedback of this round, bytes. */
     uint32_t round_total;
     uint32_t flight_max;        /* Most bytes in flight in this round. */
@@ -123,10 +123,8 @@ acdc_law_note_flight(struct acdc_law *l, uint32_t flight)
 static inline void
 acdc_law_leave_cut(struct acdc_law *l, uint32_t snd_una)
 {
-    if (seq_after(snd_una, l->cut_end)) {
+    if ((l->in_cut || l->in_loss) && seq_after(snd_una, l->cut_end)) {
         l->in_cut = l->in_loss = false;
-        /* Keeps the mark from falling 2^31 bytes behind. */
-        l->cut_end = snd_una;
     }
 }
 

@@ -278,6 +278,14 @@ acdc_csum_replace(uint8_t *field, uint16_t new)
     return acdc_csum_change(old, new);
 }
 
+/* What replacing the lower byte of a word changes in such sums. */
+static inline uint32_t
+acdc_csum_change8(uint8_t old, uint8_t new)
+{
+    /* A word of 1, in memory, is 256 on most machines. */
+    return 0xffffu + ACDC_BE16(1) * ((uint32_t) new - old);
+}
+
 /* In the IP header: 'ecn' as the codepoint, and 'grow' bytes more. */
 static ACDC_ALWAYS_INLINE void
 acdc_pkt_edit_ip(struct acdc_pkt *p, uint8_t ecn, int grow)
@@ -287,7 +295,7 @@ acdc_pkt_edit_ip(struct acdc_pkt *p, uint8_t ecn, int grow)
     if (acdc_likely(p->ip_version == 4)) {
         uint8_t old = ip[1];
         uint8_t tos = (uint8_t) ((old & ~ACDC_ECN_MASK) | ecn);
-        uint32_t change = acdc_csum_change(ACDC_BE16(old), ACDC_BE16(tos));
+        uint32_t change = acdc_csum_change8(old, tos);
 
         ip[1] = tos;
         if (grow) {
@@ -301,14 +309,13 @@ acdc_pkt_edit_ip(struct acdc_pkt *p, uint8_t ecn, int grow)
     }
 }
 
-/* In the TCP header: 'reserved' as the reserved bits, and 'grow' bytes more, a
- * multiple of 4.  'change': what else changed, in words as they are in
+/* In the TCP header, at 'tcp': 'reserved' as the reserved bits, and 'grow' bytes
+ * more, a multiple of 4.  'change': what else changed, in words as they are in
  * memory. */
 static ACDC_ALWAYS_INLINE void
-acdc_pkt_edit_tcp(struct acdc_pkt *p, uint8_t reserved, int grow,
-                  uint32_t change)
+acdc_pkt_edit_tcp(const struct acdc_pkt *p, uint8_t *tcp, uint8_t reserved,
+                  int grow, uint32_t change)
 {
-    uint8_t *tcp = acdc_pkt_tcp(p);
     uint8_t old = tcp[12];
     uint8_t byte = (uint8_t) (((old & ~ACDC_RES_MASK) | reserved)
                               + grow / 4 * 0x10);
@@ -332,8 +339,10 @@ acdc_pkt_edit_tcp(struct acdc_pkt *p, uint8_t reserved, int grow,
 static ACDC_ALWAYS_INLINE void
 acdc_pkt_dress(struct acdc_pkt *p, uint8_t ecn, uint8_t reserved)
 {
+    uint8_t *tcp = acdc_pkt_tcp(p);
+
     acdc_pkt_edit_ip(p, ecn, 0);
-    acdc_pkt_edit_tcp(p, reserved, 0, 0);
+    acdc_pkt_edit_tcp(p, tcp, reserved, 0, 0);
 }
 
 /* And on its way to one: no reserved bits, 'ecn' as the codepoint and
@@ -341,9 +350,11 @@ acdc_pkt_dress(struct acdc_pkt *p, uint8_t ecn, uint8_t reserved)
 static ACDC_ALWAYS_INLINE void
 acdc_pkt_undress(struct acdc_pkt *p, uint8_t ecn, uint16_t window)
 {
+    uint8_t *tcp = acdc_pkt_tcp(p);
+
     acdc_pkt_edit_ip(p, ecn, 0);
-    acdc_pkt_edit_tcp(p, 0, 0, acdc_csum_replace(acdc_pkt_tcp(p) + 14,
-                                                 ACDC_BE16(window)));
+    acdc_pkt_edit_tcp(p, tcp, 0, 0,
+                      acdc_csum_replace(tcp + 14, ACDC_BE16(window)));
 }
 
 /* acdc_pkt_add_feedback() and acdc_pkt_dress(), for packets without payload.
@@ -357,6 +368,7 @@ acdc_pkt_dress_ack(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
         ACDC_BE32(ACDC_FEEDBACK_WORD | exid), ACDC_BE32(ce), ACDC_BE32(total)
     };
     uint64_t sum = (uint64_t) words[0] + words[1] + words[2];
+    uint8_t *tcp;
 
     if (acdc_pkt_room(p) < LEN || acdc_pkt_ip_len(p) + LEN > 0xffff
         || !acdc_host_push(p, LEN)) {
@@ -364,39 +376,41 @@ acdc_pkt_dress_ack(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
     }
     memmove(p->data, p->data + LEN, p->l4_ofs + (unsigned int) ACDC_TCP_HLEN);
     p->tcp_hlen = (uint8_t) (p->tcp_hlen + LEN);
-    memcpy(acdc_pkt_tcp(p) + ACDC_TCP_HLEN, words, LEN);
+    tcp = acdc_pkt_tcp(p);
+    memcpy(tcp + ACDC_TCP_HLEN, words, LEN);
     acdc_pkt_edit_ip(p, ecn, LEN);
-    acdc_pkt_edit_tcp(p, reserved, LEN, acdc_csum_fold64(sum));
+    acdc_pkt_edit_tcp(p, tcp, reserved, LEN, acdc_csum_fold64(sum));
     return true;
 }
 
-/* For the next one: the same, edit by edit. */
-void acdc_pkt_undress_any(struct acdc_pkt *p, uint16_t exid, uint8_t ecn,
-                          uint16_t window);
-
 /* acdc_pkt_strip() and acdc_pkt_undress() of an ACK that has feedback as its
- * first option and no other of ours. */
-static ACDC_ALWAYS_INLINE void
-acdc_pkt_undress_ack(struct acdc_pkt *p, uint16_t exid, uint8_t ecn,
-                     uint16_t window)
+ * first option and no other of ours.  False, with nothing changed, without
+ * memory. */
+static ACDC_ALWAYS_INLINE bool
+acdc_pkt_undress_ack(struct acdc_pkt *p, uint8_t ecn, uint16_t window)
 {
     enum { LEN = ACDC_OPT_FB_LEN };
     const uint8_t *opt = acdc_pkt_tcp(p) + ACDC_TCP_HLEN;
     uint64_t sum = (uint64_t) acdc_load32(opt) + acdc_load32(opt + 4)
                    + acdc_load32(opt + 8);
+    uint8_t *tcp;
 
     if (acdc_unlikely(!acdc_host_pull(p, LEN))) {
-        acdc_pkt_undress_any(p, exid, ecn, window);
-        return;
+        return false;
     }
     memmove(p->data, p->data - LEN, p->l4_ofs + (unsigned int) ACDC_TCP_HLEN);
     p->tcp_hlen = (uint8_t) (p->tcp_hlen - LEN);
+    tcp = acdc_pkt_tcp(p);
     acdc_pkt_edit_ip(p, ecn, -LEN);
-    acdc_pkt_edit_tcp(p, 0, -LEN,
+    acdc_pkt_edit_tcp(p, tcp, 0, -LEN,
                       acdc_csum_change(acdc_csum_fold64(sum), 0)
-                      + acdc_csum_replace(acdc_pkt_tcp(p) + 14,
-                                          ACDC_BE16(window)));
+                      + acdc_csum_replace(tcp + 14, ACDC_BE16(window)));
+    return true;
 }
+
+/* The same, edit by edit. */
+void acdc_pkt_undress_any(struct acdc_pkt *p, uint16_t exid, uint8_t ecn,
+                          uint16_t window);
 
 /* Highest right edge in the SACK option that lies in (una, nxt], or 'una'. */
 uint32_t acdc_pkt_sack_edge(const struct acdc_pkt *p, uint32_t una,

@@ -70,6 +70,10 @@ acdc_pkt_parse_usual_options(struct acdc_pkt *p, uint16_t exid,
 static ACDC_ALWAYS_INLINE bool
 acdc_pkt_flags_make_sense(uint8_t tcp_flags)
 {
+    if (acdc_likely((tcp_flags & ~(unsigned int) ACDC_TCP_PSH)
+                    == ACDC_TCP_ACK)) {
+        return true;
+    }
     switch (tcp_flags & (ACDC_TCP_SYN | ACDC_TCP_FIN | ACDC_TCP_RST)) {
     case ACDC_TCP_SYN:
     case ACDC_TCP_RST:

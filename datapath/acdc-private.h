@@ -84,6 +84,11 @@ enum {
                                      * at once when it mattered. */
 };
 
+/* One connection of one port, in the order of who needs what.  Of its cache
+ * lines every packet of an established flow needs the first two, and those of
+ * which the law hears the third as well.  Where the two directions are on
+ * different processors only the second line goes to and fro with each packet:
+ * the first one is seldom written, the third one is for packets to the guest. */
 struct acdc_flow {
     /* Found by, immutable but for 'next' (table lock, RCU). */
     struct acdc_flow *next;
@@ -94,62 +99,64 @@ struct acdc_flow {
     uint32_t ports;             /* be.  Likewise. */
     uint32_t hash;
 
-    /* All that follows: 'lock'.  In the order of need: the first two cache
-     * lines are for every packet of an established flow, the third one for
-     * those of which the law hears, and for beginning and end. */
-    acdc_lock_t lock;
-    uint32_t flags;
-    uint32_t policy_gen;        /* Of the policy 'rule' comes from. */
+    /* All that follows: 'lock'.  Seldom written: */
+    union {
+        struct acdc_rcu rcu;    /* When dead. */
+        struct {
+            uint32_t irs;       /* Of the peer. */
+            uint32_t rtt_seq, rtt_us;   /* Round-trip time being measured. */
+            uint32_t srtt_us8;  /* Smoothed, RFC 6298, microseconds times 8. */
+            uint32_t rx_ce;     /* Of rx_total, marked. */
+            uint32_t policy_gen;        /* Of the policy 'rule' comes from. */
+        };
+    };
     int16_t rule;               /* -1: the tenant's own parameters. */
     uint16_t mss;               /* Smaller of both MSS options. */
+    uint16_t n_syns : 4;        /* Transmissions of the guest's SYN. */
+    uint16_t peer_wscale : 4;   /* The peer's windows. */
+    uint16_t out_wscale : 4;    /* What the guest believes that is. */
+    uint16_t guest_wscale : 4;  /* Windows of the guest (for people). */
+    uint16_t state : 3;         /* enum acdc_flow_state. */
+    uint16_t bad_feedback : 3;  /* Impossible reports in a row. */
+    uint16_t dupacks : 4;
+    uint16_t prompt_acks : 5;   /* Of one segment, in a row, up to
+                                 * ACDC_PROMPT_ACKS, see acdc_flow_is_prompt(). */
+    uint16_t sack_loss : 1;     /* SACK showed loss in this window. */
+
+    /* With each packet: */
+    acdc_lock_t lock;
+    uint32_t flags;
     uint32_t seen_ms;           /* Last packet. */
-    uint32_t state : 3;         /* enum acdc_flow_state. */
-    uint32_t n_syns : 4;        /* Transmissions of the guest's SYN. */
-    uint32_t peer_wscale : 4;   /* The peer's windows. */
-    uint32_t out_wscale : 4;    /* What the guest believes that is. */
-    uint32_t guest_wscale : 4;  /* Windows of the guest (for people). */
+    uint32_t active_ms;         /* Data of the guest sent or acknowledged. */
 
     /* Sender side: data of the guest. */
-    uint32_t bad_feedback : 3;  /* Impossible reports in a row. */
-    uint32_t dupacks : 4;
-    uint32_t prompt_acks : 5;   /* Of one segment, in a row, up to
-                                 * ACDC_PROMPT_ACKS, see acdc_flow_is_prompt(). */
-    uint32_t sack_loss : 1;     /* SACK showed loss in this window. */
-    uint16_t peer_window;       /* Window field of the last ACK, raw, ... */
-    uint16_t out_window;        /* ... and as the guest got it. */
     uint32_t tx_total;          /* Payload bytes sent, with retransmissions. */
     uint32_t snd_una;
     uint32_t snd_nxt;
     uint32_t out_ack;           /* Highest ACK the guest got. */
     uint32_t right_edge;        /* Highest ever offered to the guest. */
     uint32_t peer_edge;         /* Highest ever offered by the peer. */
-    uint32_t active_ms;         /* Data sent or acknowledged. */
-    uint32_t rtt_seq, rtt_us;   /* Round-trip time being measured. */
-    uint32_t srtt_us8;          /* Smoothed, RFC 6298, microseconds times 8. */
-    uint32_t silent;            /* Bytes acknowledged since feedback came. */
+    uint16_t peer_window;       /* Window field of the last ACK, raw, ... */
+    uint16_t out_window;        /* ... and as the guest got it. */
 
     /* Receiver side: data to the guest. */
     uint32_t rcv_nxt;           /* Highest seen. */
-    uint32_t rx_total, rx_ce;   /* Payload bytes. */
+    uint32_t rx_total;          /* Payload bytes. */
     uint32_t rx_told_total;     /* In the last feedback sent. */
 
-    /* Of this every ACK needs the window and the algorithm, the first two
-     * words. */
+    /* Of this every packet to the guest needs the window and the algorithm, the
+     * first two words.  With the third one the third line begins. */
     struct acdc_law law;
 
+    uint32_t fb_total, fb_ce;   /* Last feedback got. */
+    uint32_t silent;            /* Bytes acknowledged since. */
+    uint32_t iss;               /* Of the guest. */
     union {
-        struct acdc_rcu rcu;    /* When dead. */
-        struct {
-            uint32_t fb_total, fb_ce;   /* Last feedback got. */
-            uint32_t iss, irs;  /* Of the guest, of the peer. */
-            union {
-                uint32_t fin_guest;     /* Sequence number after the FIN. */
-                uint32_t lost;  /* Without one: payload bytes sent and never
+        uint32_t fin_guest;     /* Sequence number after the FIN. */
+        uint32_t lost;          /* Without one: payload bytes sent and never
                                  * received, when last known. */
-            };
-            uint32_t fin_peer;
-        };
     };
+    uint32_t fin_peer;
 };
 
 struct acdc_flow6 {

@@ -357,7 +357,7 @@ evict_locked(const struct acdc_ctx *ctx)
                         && n_buckets < 16 * ACDC_EVICT_SCAN; n_buckets++) {
         struct acdc_flow *f;
 
-        prefetch_ahead(t, a->evict_hand, ACDC_CACHE_LINE);
+        prefetch_ahead(t, a->evict_hand, 2 * ACDC_CACHE_LINE);
         for (f = t->buckets[a->evict_hand & t->mask]; f; f = f->next) {
             int rank = evict_rank(ctx, f, share);
 
@@ -514,7 +514,7 @@ acdc_sweep(struct acdc *a, uint64_t now, uint32_t budget)
         struct acdc_flow *f, *next;
 
         acdc_read_lock();
-        prefetch_ahead(t, a->sweep_hand, ACDC_CACHE_LINE);
+        prefetch_ahead(t, a->sweep_hand, 2 * ACDC_CACHE_LINE);
         for (f = acdc_ptr_load(&t->buckets[a->sweep_hand]); f; f = next) {
             struct acdc_tenant *tenant = flow_tenant(f);
             bool closed;

@@ -91,8 +91,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             break;
         case 11:
             if ((pkt.opt_flags & ACDC_O_OURS) == ACDC_O_FEEDBACK
-                && pkt.fb_ofs == ACDC_TCP_HLEN) {
-                acdc_pkt_undress_ack(&pkt, ACDC_OPT_EXID, value & 3,
+                && pkt.fb_ofs == ACDC_TCP_HLEN
+                && !acdc_pkt_undress_ack(&pkt, value & 3,
+                                         (uint16_t) (value * 2113))) {
+                acdc_pkt_undress_any(&pkt, ACDC_OPT_EXID, value & 3,
                                      (uint16_t) (value * 2113));
             }
             break;

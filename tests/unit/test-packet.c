@@ -172,7 +172,9 @@ edit(struct acdc_pkt *pkt, enum edit e)
         acdc_pkt_add_feedback(pkt, ACDC_OPT_EXID, a, b);
         acdc_pkt_finish(pkt);
         acdc_pkt_parse(pkt, ACDC_OPT_EXID);
-        acdc_pkt_undress_ack(pkt, ACDC_OPT_EXID, a & 3, (uint16_t) b);
+        if (!acdc_pkt_undress_ack(pkt, a & 3, (uint16_t) b)) {
+            acdc_pkt_undress_any(pkt, ACDC_OPT_EXID, a & 3, (uint16_t) b);
+        }
         return pkt->tcp_hlen == (acdc_pkt_tcp(pkt)[12] >> 4) * 4
                && acdc_pkt_parse(pkt, ACDC_OPT_EXID)
                && !(pkt->opt_flags & ACDC_O_OURS) && looks(pkt, a, 0, b)

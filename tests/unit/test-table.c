@@ -253,8 +253,9 @@ test_limits(void)
        "memory");
     ok(st.bytes_per_flow4 <= 192, "a flow takes %u bytes, IPv6 %u",
        st.bytes_per_flow4, st.bytes_per_flow6);
-    ok(offsetof(struct acdc_flow, law.ssthresh) == 2 * ACDC_CACHE_LINE,
-       "what each packet needs of it lies in two cache lines");
+    ok(offsetof(struct acdc_flow, lock) == ACDC_CACHE_LINE
+       && offsetof(struct acdc_flow, law.ssthresh) == 2 * ACDC_CACHE_LINE,
+       "what each packet needs lies in two cache lines, what it writes in one");
     for (n = 1; n < 40; n += 6) {
         unsigned int got = dump(&s, flows, 3000, n);
 

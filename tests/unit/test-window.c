@@ -694,6 +694,43 @@ test_algorithms(void)
     }
 }
 
+/* An algorithm that is none for a while, in the middle of a cut, cuts again
+ * after it, however far the connection went meanwhile. */
+static void
+test_set_aside(void)
+{
+    enum { MSS = 1448 };
+    static const uint32_t far[] = { 10 * MSS, 0x7fffffff, 0x80000000,
+                                    0xc0000000, 0xfffff000 };
+    struct acdc_params params = acdc_params_default;
+    unsigned int i;
+
+    for (i = 0; i < sizeof far / sizeof far[0]; i++) {
+        struct acdc_law_env env = {
+            .params = &params, .mss = MSS, .snd_una = 1, .snd_nxt = 1,
+        };
+        struct acdc_law law;
+        uint32_t left;
+
+        acdc_law_init(&law, &env, ACDC_ALG_DCTCP);
+        env.snd_nxt += 10 * MSS;
+        env.snd_una += MSS;
+        ok(acdc_law_ack(&law, &env, MSS, MSS, MSS), "a mark cuts");
+        acdc_law_switch(&law, ACDC_ALG_NONE);
+        for (left = far[i]; left; left -= left < MSS ? left : MSS) {
+            uint32_t acked = left < MSS ? left : MSS;
+
+            env.snd_una += acked;
+            env.snd_nxt = env.snd_una + 10 * MSS;
+            acdc_law_ack(&law, &env, acked, 0, acked);
+        }
+        acdc_law_switch(&law, ACDC_ALG_DCTCP);
+        env.snd_una += MSS;
+        ok(acdc_law_ack(&law, &env, MSS, MSS, MSS), "and again %u bytes on",
+           far[i]);
+    }
+}
+
 /* The fallback, towards a peer without AC/DC whose guest does ECN. */
 static void
 test_fallback(void)
@@ -1283,6 +1320,7 @@ main(void)
     test_beta();
     test_spread_cuts();
     test_algorithms();
+    test_set_aside();
     test_fallback();
     test_far_synack();
     test_policing();
