@@ -137,7 +137,9 @@ read_feedback(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
     *d_total = new_total;
     *d_ce = new_ce;
-    f->bad_feedback = 0;
+    if (acdc_unlikely(f->bad_feedback)) {
+        f->bad_feedback = 0;
+    }
     f->fb_total = total;
     f->fb_ce = ce;
     f->silent = 0;
@@ -271,8 +273,10 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
     if (acked) {
         f->snd_una = p->ack;
-        f->dupacks = 0;
-        f->sack_loss = false;
+        if (acdc_unlikely(f->dupacks || f->sack_loss)) {
+            f->dupacks = 0;
+            f->sack_loss = false;
+        }
         f->active_ms = ctx->now_ms;
         if (f->flags & ACDC_F_RTT_PENDING) {
             sample_rtt(ctx, f, params, p->ack);

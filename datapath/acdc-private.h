@@ -99,7 +99,8 @@ struct acdc_flow {
     uint32_t ports;             /* be.  Likewise. */
     uint32_t hash;
 
-    /* All that follows: 'lock'.  Seldom written: */
+    /* All that follows: 'lock'.  Seldom written, also not with what it is
+     * already: */
     union {
         struct acdc_rcu rcu;    /* When dead. */
         struct {

@@ -558,7 +558,8 @@ acdc_flush(struct acdc *a, const char *tenant, const uint32_t *port_no)
     return n;
 }
 
-static void
+/* False if 'f' is dead. */
+static bool
 flow_info(struct acdc_flow *f, uint32_t now_ms, struct acdc_flow_info *fi)
 {
     const struct acdc_tenant *tenant = flow_tenant(f);
@@ -577,6 +578,10 @@ flow_info(struct acdc_flow *f, uint32_t now_ms, struct acdc_flow_info *fi)
     fi->remote_port = remote.port;
 
     acdc_lock(&f->lock);
+    if (f->flags & ACDC_F_DEAD) {
+        acdc_unlock(&f->lock);
+        return false;
+    }
     fi->rule = f->policy_gen == policy->gen ? f->rule
                                             : acdc_policy_match(policy, f);
     params = acdc_policy_params(policy, fi->rule);
@@ -599,15 +604,14 @@ flow_info(struct acdc_flow *f, uint32_t now_ms, struct acdc_flow_info *fi)
     fi->rx_total = f->rx_total;
     fi->rx_ce = f->rx_ce;
     fi->idle_ms = elapsed_ms(now_ms, f->seen_ms);
-    if (!(f->flags & ACDC_F_DEAD)) {
-        fi->offered = (uint32_t) f->out_window << f->out_wscale;
-        fi->in_flight = f->snd_nxt - f->snd_una;
-        fi->snd_una = f->snd_una;
-        fi->snd_nxt = f->snd_nxt;
-        fi->fb_total = f->fb_total;
-        fi->fb_ce = f->fb_ce;
-    }
+    fi->offered = (uint32_t) f->out_window << f->out_wscale;
+    fi->in_flight = f->snd_nxt - f->snd_una;
+    fi->snd_una = f->snd_una;
+    fi->snd_nxt = f->snd_nxt;
+    fi->fb_total = f->fb_total;
+    fi->fb_ce = f->fb_ce;
     acdc_unlock(&f->lock);
+    return true;
 }
 
 unsigned int
@@ -632,8 +636,8 @@ acdc_dump(const struct acdc *a, uint64_t *cursor, uint64_t now,
         prefetch_ahead(t, bucket, sizeof *f);
         for (f = acdc_ptr_load(&t->buckets[bucket]); f && n < max;
              f = acdc_ptr_load(&f->next), i++) {
-            if (i >= shown) {
-                flow_info(f, now_ms, &flows[n++]);
+            if (i >= shown && flow_info(f, now_ms, &flows[n])) {
+                n++;
             }
         }
         if (f && before) {

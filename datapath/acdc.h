@@ -78,20 +78,19 @@ struct acdc_params {
     uint32_t min_window;        /* Bytes; 0: two segments, see small_windows.
                                  * Never below one segment. */
     uint32_t max_window;        /* Bytes; 0: no cap. */
-    /* Asked of most packets, hence in a row: one comparison. */
-    uint8_t mode;               /* enum acdc_mode. */
-    bool enabled;
-    bool small_windows;         /* Without min_window: down to one segment
-                                 * where the far guest does not delay ACKs. */
-    bool police;                /* Drop what exceeds the offered window. */
     uint8_t algorithm;          /* enum acdc_algorithm. */
     uint8_t fallback;           /* enum acdc_algorithm but DCTCP: for peers
                                  * without the capability. */
+    uint8_t mode;               /* enum acdc_mode. */
+    bool enabled;
+    bool police;                /* Drop what exceeds the offered window. */
     bool ecn_syn;               /* Send SYN and SYN-ACK as ECT. */
     bool align_mss;             /* Tell the guest an MSS whose full segments
                                  * are a whole number of window units. */
     bool spread_cuts;           /* DCTCP: rarer, deeper cuts on marks, at
                                  * random, of the same mean. */
+    bool small_windows;         /* Without min_window: down to one segment
+                                 * where the far guest does not delay ACKs. */
 };
 
 /* beta 1, dctcp, fallback none, enforce, enabled, no policing, initial window

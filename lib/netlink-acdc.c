@@ -25,6 +25,10 @@ BUILD_ASSERT_DECL(sizeof(struct acdc_stats) == 32);
 BUILD_ASSERT_DECL(sizeof(struct acdc_tenant_stats) == 544);
 BUILD_ASSERT_DECL(sizeof(struct acdc_port_info) == 140);
 BUILD_ASSERT_DECL(sizeof(struct acdc_flow_info) == 240);
+/* And where something moved without another size. */
+BUILD_ASSERT_DECL(offsetof(struct acdc_params, algorithm) == 20
+                  && offsetof(struct acdc_params, enabled) == 23
+                  && offsetof(struct acdc_params, small_windows) == 28);
 #endif
 
 /* Looks the family up.  OVS's nl_lookup_genl_family() does not tell its
