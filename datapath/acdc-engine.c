@@ -5,7 +5,7 @@
 #include "acdc-parse.h"
 #include "acdc-table.h"
 
-/* Only those that may have grown: in the kernel a batch is one packet. */
+/* Only those that may have grown: a batch may be one packet. */
 static void
 flush_counters(const struct acdc_ctx *ctx)
 {
@@ -32,8 +32,10 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
     if (!tenant) {
         return;
     }
-    ctx.counted = ACDC_COUNTED_USUALLY;
-    memset(ctx.counters, 0, sizeof ctx.counters);
+    if (!ACDC_COUNT_AT_ONCE) {
+        ctx.counted = ACDC_COUNTED_USUALLY;
+        memset(ctx.counters, 0, sizeof ctx.counters);
+    }
     ctx.acdc = tenant->acdc;
     ctx.port = port;
     ctx.tenant = tenant;
@@ -63,5 +65,7 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
     } else {
         acdc_ingress(&ctx, pkts, n);
     }
-    flush_counters(&ctx);
+    if (!ACDC_COUNT_AT_ONCE) {
+        flush_counters(&ctx);
+    }
 }

@@ -45,6 +45,9 @@ typedef u64 acdc_a64;
 /* Counters live in per-CPU slots and are only added to with bottom halves
  * off, so no two writers meet. */
 #define acdc_a64_add(P, V) WRITE_ONCE(*(P), *(P) + (V))
+/* Whether a packet adds to them itself, and not acdc_process() at its end: there
+ * is one packet a call, and an addition is one instruction. */
+#define ACDC_COUNT_AT_ONCE 1
 
 /* Pointers published to lock-free readers. */
 #define acdc_ptr_load(P) smp_load_acquire(P)
@@ -126,6 +129,8 @@ typedef uint64_t acdc_a64;
 #define acdc_a64_read(P) __atomic_load_n(P, __ATOMIC_RELAXED)
 #define acdc_a64_add(P, V) \
     ((void) __atomic_fetch_add(P, V, __ATOMIC_RELAXED))
+/* A call has many packets, and an addition waits for those before. */
+#define ACDC_COUNT_AT_ONCE 0
 
 #define acdc_ptr_load(P) __atomic_load_n(P, __ATOMIC_ACQUIRE)
 #define acdc_ptr_store(P, V) __atomic_store_n(P, V, __ATOMIC_RELEASE)

@@ -241,6 +241,7 @@ struct acdc_ctx {
     enum acdc_dir dir;
     uint16_t exid;
     uint32_t now_us, now_ms;
+    /* Without ACDC_COUNT_AT_ONCE: */
     uint64_t counted;           /* A bit for each that may have grown of ... */
     uint32_t counters[ACDC_N_COUNTERS]; /* ... added to 'slot' at the end. */
 };
@@ -277,6 +278,10 @@ acdc_count(struct acdc_ctx *ctx, unsigned int counter, uint32_t n)
     uint64_t bit = (uint64_t) 1 << counter;
 
     ACDC_BUILD_ASSERT(ACDC_N_COUNTERS <= 64);
+    if (ACDC_COUNT_AT_ONCE) {
+        acdc_a64_add(&ctx->slot->counters[counter], n);
+        return;
+    }
     ctx->counters[counter] += n;
     if (!(bit & ACDC_COUNTED_USUALLY)) {
         ctx->counted |= bit;

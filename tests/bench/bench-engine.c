@@ -2,7 +2,7 @@
 
 /* What the engine costs a packet, for tests/bench/engine.
  *
- *     bench-engine FLOWS BATCH uniform|zipf PICKS ROUNDS [OPERATION]
+ *     bench-engine [-6] FLOWS BATCH uniform|zipf PICKS ROUNDS [OPERATION]
  *
  * Connects FLOWS guests' connections, then does each operation PICKS times,
  * on connections picked with equal probability or after Zipf's law, in calls
@@ -48,6 +48,7 @@ static const char *const names[] = {
 };
 
 static struct buffer buffers[ACDC_BATCH_MAX];
+static uint32_t ip_hlen = ACDC_IP4_HLEN;
 static uint64_t fack_drops;
 
 /* The host. ---------------------------------------------------------------- */
@@ -141,22 +142,55 @@ struct segment {
     uint8_t reserved;
     bool capability;
     bool feedback;
+    bool udp;
     uint32_t fb_ce, fb_total;
 };
 
-/* Connection 'i' is from 10.0.0.1 to 11.x.y.z, so that any number fits. */
+/* Writes the header of 'tcp_len' bytes of TCP or UDP.  The addresses are
+ * 10.0.0.1 for the guest and 11.x.y.z for the others, so that any number fits,
+ * with IPv6 in the last four bytes of fd00::. */
+static void
+make_ip(uint8_t *ip, uint32_t i, const struct segment *s, uint32_t tcp_len)
+{
+    uint32_t guest = 0x0a000001, peer = 0x0b000000 + i / 16;
+    uint8_t protocol = s->udp ? 17 : ACDC_IPPROTO_TCP;
+    uint32_t from = s->to_guest ? peer : guest;
+    uint32_t to = s->to_guest ? guest : peer;
+
+    memset(ip, 0, ip_hlen);
+    if (ip_hlen == ACDC_IP6_HLEN) {
+        ip[0] = 0x60;
+        ip[1] = (uint8_t) (s->ecn << 4);
+        acdc_put16(ip + 4, (uint16_t) tcp_len);
+        ip[6] = protocol;
+        ip[7] = 64;
+        ip[8] = ip[24] = 0xfd;
+        acdc_put32(ip + 20, from);
+        acdc_put32(ip + 36, to);
+    } else {
+        ip[0] = 0x45;
+        ip[1] = s->ecn;
+        acdc_put16(ip + 2, (uint16_t) (ip_hlen + tcp_len));
+        ip[6] = 0x40;
+        ip[8] = 64;
+        ip[9] = protocol;
+        acdc_put32(ip + 12, from);
+        acdc_put32(ip + 16, to);
+    }
+}
+
+/* Of connection 'i'. */
 static void
 make(struct acdc_pkt *p, struct buffer *b, uint32_t i,
      const struct segment *s)
 {
-    uint32_t guest = 0x0a000001, peer = 0x0b000000 + i / 16;
     uint16_t guest_port = (uint16_t) (1024 + i % 16), peer_port = 80;
-    uint8_t *ip = b->frame + ACDC_ETH_HLEN, *tcp = ip + ACDC_IP4_HLEN;
+    uint8_t *ip = b->frame + ACDC_ETH_HLEN, *tcp = ip + ip_hlen;
     uint8_t *opt = tcp + ACDC_TCP_HLEN;
     uint32_t len;
 
-    b->frame[12] = 0x08;
-    b->frame[13] = 0;
+    acdc_put16(b->frame + 12, ip_hlen == ACDC_IP6_HLEN ? ACDC_ETHERTYPE_IP6
+                                                       : ACDC_ETHERTYPE_IP4);
     if (s->capability || s->feedback) {
         opt[0] = ACDC_OPT_KIND;
         opt[1] = s->feedback ? ACDC_OPT_FB_LEN : ACDC_OPT_CAP_LEN;
@@ -186,15 +220,7 @@ make(struct acdc_pkt *p, struct buffer *b, uint32_t i,
         opt += sizeof timestamp;
     }
     len = (uint32_t) (opt - ip) + s->payload;
-    memset(ip, 0, ACDC_IP4_HLEN);
-    ip[0] = 0x45;
-    ip[1] = s->ecn;
-    acdc_put16(ip + 2, (uint16_t) len);
-    ip[6] = 0x40;
-    ip[8] = 64;
-    ip[9] = ACDC_IPPROTO_TCP;
-    acdc_put32(ip + 12, s->to_guest ? peer : guest);
-    acdc_put32(ip + 16, s->to_guest ? guest : peer);
+    make_ip(ip, i, s, len - ip_hlen);
     acdc_put16(tcp, s->to_guest ? peer_port : guest_port);
     acdc_put16(tcp + 2, s->to_guest ? guest_port : peer_port);
     acdc_put32(tcp + 4, s->seq);
@@ -253,8 +279,10 @@ next_segment(enum operation op, struct connection *c, uint32_t turn)
     case ACK_EGRESS:
         s.ecn = ACDC_ECN_NOT_ECT;
         break;
-    case MIDSTREAM:
     case UDP:
+        s.udp = true;
+        break;
+    case MIDSTREAM:
     case N_OPERATIONS:
         break;
     }
@@ -318,9 +346,6 @@ run(struct acdc_port *port, enum operation op, struct connection *conns,
             /* MIDSTREAM: connections that nobody saw begin. */
             make(&pkts[k], &buffers[k],
                  op == MIDSTREAM ? flow + (1u << 26) : flow, &s);
-            if (op == UDP) {
-                buffers[k].frame[ACDC_ETH_HLEN + 9] = 17;
-            }
         }
         total += call(port, op, op == ACK_INGRESS || op == DATA_INGRESS, pkts,
                       batch);
@@ -428,8 +453,13 @@ main(int argc, char **argv)
     struct acdc *a;
     int op;
 
+    if (argc > 1 && !strcmp(argv[1], "-6")) {
+        ip_hlen = ACDC_IP6_HLEN;
+        argc--;
+        argv++;
+    }
     if (argc < 6) {
-        fputs("usage: bench-engine FLOWS BATCH uniform|zipf PICKS ROUNDS "
+        fputs("usage: bench-engine [-6] FLOWS BATCH uniform|zipf PICKS ROUNDS "
               "[OPERATION]\n", stderr);
         return 2;
     }

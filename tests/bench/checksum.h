@@ -25,11 +25,12 @@ checksum(uint32_t sum)
     return (uint16_t) ~(sum + (sum >> 16));
 }
 
-/* Of TCP over IPv4 without payload (RFC 9293 section 3.1). */
+/* Of TCP over IPv4 or IPv6 without payload (RFC 9293 section 3.1). */
 static inline uint16_t
 tcp_checksum(const uint8_t *ip, const uint8_t *tcp, uint32_t tcp_len)
 {
-    uint32_t sum = sum_words(ip + 12, 8, 6 + tcp_len);
+    uint32_t sum = ip[0] >> 4 == 6 ? sum_words(ip + 8, 32, 6 + tcp_len)
+                                   : sum_words(ip + 12, 8, 6 + tcp_len);
 
     return checksum(sum_words(tcp, tcp_len, sum));
 }

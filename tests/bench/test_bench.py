@@ -63,6 +63,17 @@ def test_engine(picks: str) -> None:
     assert 128 <= cases[-1]["bytes_per_flow"] <= 256
 
 
+def test_engine_over_ipv6() -> None:
+    line = ("engine", "--flows", "1000", "--batches", "32", "--picks", "uniform", "--runs", "1")
+    four = bench(*line, "--packets", "3200")
+    six = bench(*line, "--packets", "3200", "--ipv6")
+    assert (four["ip"], six["ip"]) == (4, 6)
+    # Its addresses: of each flow, and to be compared with each packet's.
+    assert six["cases"][0]["bytes_per_flow"] - four["cases"][0]["bytes_per_flow"] == 32
+    for name in ("data-egress", "ack-ingress", "data-ingress", "ack-egress"):
+        assert 0 < six["instructions"][name] - four["instructions"][name] < 250
+
+
 def test_engine_counts_cache_lines() -> None:
     """A packet needs two or three lines of its flow, and its bucket's."""
     result = bench(
