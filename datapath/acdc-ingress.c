@@ -573,7 +573,7 @@ usual_window(struct acdc_ctx *ctx, struct acdc_flow *f,
 }
 
 /* False, with nothing changed, if 'p' is not such an ACK or may not be
- * written. */
+ * written.  What is beyond 'snd_una' is beyond 'out_ack', too. */
 static ACDC_ALWAYS_INLINE bool
 usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
           const struct acdc_params *params, struct acdc_pkt *p)

@@ -74,7 +74,7 @@ acdc_flow_prefetch(const struct acdc_flow *f, const struct acdc_pkt *p)
     if (p->opt_flags & ACDC_O_FEEDBACK) {
         ACDC_PREFETCH((const void *) (line + 2 * ACDC_CACHE_LINE));
     }
-    if (acdc_unlikely(!p->addrs)) {
+    if (acdc_unlikely(!p->addrs)) {     /* IPv6. */
         ACDC_PREFETCH((const void *) (line
                                       + offsetof(struct acdc_flow6, laddr)));
     }
