@@ -318,8 +318,7 @@ dress(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (mark) {
         ACDC_COUNT(ctx, MARKED_ECT, 1);
     }
-    if (!p->payload
-        && (p->tcp_flags & ~(unsigned int) ACDC_TCP_PSH) == ACDC_TCP_ACK
+    if (!p->payload && acdc_tcp_flags_are_plain(p->tcp_flags)
         && acdc_pkt_dress_ack(p, ctx->exid, f->rx_ce, f->rx_total, ecn,
                               reserved)) {
         ACDC_COUNT(ctx, PACK_SENT, 1);

@@ -551,12 +551,12 @@ is_usual(const struct acdc_flow *f, const struct acdc_params *params,
     const uint32_t flags = ACDC_F_OFFERED | ACDC_F_PEER | ACDC_F_CAPABLE
                            | ACDC_F_EDGE | ACDC_F_LAW;
 
-    return (p->tcp_flags & ~(unsigned int) ACDC_TCP_PSH) == ACDC_TCP_ACK
+    return acdc_tcp_flags_are_plain(p->tcp_flags)
            && (f->flags & (flags | ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER
                            | ACDC_F_DOUBT)) == flags
            && f->state == ACDC_FLOW_ESTABLISHED && !f->bad_feedback
-           && !f->dupacks && !f->sack_loss && f->law.alg != ACDC_ALG_NONE
-           && acdc_params_enforce(params) && !params->small_windows;
+           && !f->dupacks && !f->sack_loss && acdc_flow_enforced(f, params)
+           && !params->small_windows;
 }
 
 /* The window field for the guest. */

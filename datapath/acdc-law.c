@@ -46,7 +46,7 @@ acdc_law_init(struct acdc_law *l, const struct acdc_law_env *e,
     memset(l, 0, sizeof *l);
     l->wnd = initial < ACDC_WINDOW_MAX ? (uint32_t) initial : ACDC_WINDOW_MAX;
     l->ssthresh = ACDC_WINDOW_MAX;
-    l->round_end = l->cut_end = e->snd_nxt;
+    l->round_end = e->snd_nxt;
     acdc_law_switch(l, alg);
     acdc_law_clamp(l, e);
 }

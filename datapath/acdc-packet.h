@@ -50,6 +50,12 @@ static inline uint8_t acdc_pkt_ecn(const struct acdc_pkt *p)
                                            : (ip[1] >> 4) & ACDC_ECN_MASK;
 }
 
+/* Whether all that a segment's flags say is ACK, as most segments' do. */
+static inline bool acdc_tcp_flags_are_plain(uint8_t tcp_flags)
+{
+    return (tcp_flags & ~(unsigned int) ACDC_TCP_PSH) == ACDC_TCP_ACK;
+}
+
 /* IPv4 options or IPv6 extension headers. */
 static inline bool acdc_pkt_has_ip_options(const struct acdc_pkt *p)
 {
@@ -309,9 +315,10 @@ acdc_pkt_edit_ip(struct acdc_pkt *p, uint8_t ecn, int grow)
     }
 }
 
-/* In the TCP header, at 'tcp': 'reserved' as the reserved bits, and 'grow' bytes
- * more, a multiple of 4.  'change': what else changed, in words as they are in
- * memory. */
+/* In the TCP header, at 'tcp', which the caller has: after each write to the
+ * packet it would be read from '*p' again.  'reserved' as the reserved bits, and
+ * 'grow' bytes more, a multiple of 4.  'change': what else changed, in words as
+ * they are in memory. */
 static ACDC_ALWAYS_INLINE void
 acdc_pkt_edit_tcp(const struct acdc_pkt *p, uint8_t *tcp, uint8_t reserved,
                   int grow, uint32_t change)

@@ -70,8 +70,7 @@ acdc_pkt_parse_usual_options(struct acdc_pkt *p, uint16_t exid,
 static ACDC_ALWAYS_INLINE bool
 acdc_pkt_flags_make_sense(uint8_t tcp_flags)
 {
-    if (acdc_likely((tcp_flags & ~(unsigned int) ACDC_TCP_PSH)
-                    == ACDC_TCP_ACK)) {
+    if (acdc_likely(acdc_tcp_flags_are_plain(tcp_flags))) {
         return true;
     }
     switch (tcp_flags & (ACDC_TCP_SYN | ACDC_TCP_FIN | ACDC_TCP_RST)) {

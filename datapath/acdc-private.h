@@ -99,8 +99,8 @@ struct acdc_flow {
     uint32_t ports;             /* be.  Likewise. */
     uint32_t hash;
 
-    /* All that follows: 'lock'.  Seldom written, also not with what it is
-     * already: */
+    /* All that follows: 'lock'.  Seldom written: what is most often to be what
+     * it is already is looked at before. */
     union {
         struct acdc_rcu rcu;    /* When dead. */
         struct {
