@@ -12,11 +12,11 @@ dctcp_init(struct acdc_law *l)
 
 /* alpha = (1 - g) * alpha + g * F, F = ce / total (RFC 8257 section 3.3). */
 static void
-dctcp_round(struct acdc_law *l, const struct acdc_law_env *e,
+dctcp_round(struct acdc_law *l, const struct acdc_params *params,
             uint32_t ce, uint32_t total)
 {
     uint64_t f = acdc_div64((uint64_t) ce << ACDC_FIX_SHIFT, total);
-    uint64_t g = e->params->gain;
+    uint64_t g = params->gain;
 
     l->dctcp.alpha = (uint32_t) (((ACDC_FIX_ONE - g) * l->dctcp.alpha + g * f)
                                  >> ACDC_FIX_SHIFT);

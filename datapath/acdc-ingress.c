@@ -336,9 +336,9 @@ give_to_law(struct acdc_ctx *ctx, struct acdc_flow *f,
 static inline void
 raise_edge(uint32_t *edge, uint32_t to, bool known)
 {
-    if (!known || seq_after(to, *edge)) {
-        *edge = to;
-    }
+    /* It is written in any case: as often as not it is raised, which no
+     * processor can predict. */
+    *edge = !known || seq_after(to, *edge) ? to : *edge;
 }
 
 /* The window that the peer offers, bytes; notes how far that reaches. */
@@ -372,13 +372,16 @@ window_field(const struct acdc_flow *f, bool enforced, uint32_t own,
 
     if (enforced) {
         uint64_t limit = (uint64_t) f->law.wnd + sacked;
-        /* Not what it sent beyond any window: it would get more and more. */
-        uint32_t end = seq_before(f->snd_nxt, f->right_edge) ? f->snd_nxt
-                                                             : f->right_edge;
 
-        if ((f->flags & ACDC_F_BOTH_WAYS) && seq_after(end, f->snd_una)
-            && limit < end - f->snd_una) {
-            limit = end - f->snd_una;
+        if (f->flags & ACDC_F_BOTH_WAYS) {
+            /* Not what it sent beyond any window: it would get more and
+             * more. */
+            uint32_t end = seq_before(f->snd_nxt, f->right_edge)
+                           ? f->snd_nxt : f->right_edge;
+
+            if (seq_after(end, f->snd_una) && limit < end - f->snd_una) {
+                limit = end - f->snd_una;
+            }
         }
         limit = (limit + (1u << scale) - 1) >> scale;
         field = field < limit ? field : (uint32_t) limit;
@@ -611,7 +614,7 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (f->flags & ACDC_F_RTT_PENDING) {
         sample_rtt(ctx, f, params, ack);
     }
-    if (acked == flight) {
+    if (ack == f->snd_nxt) {
         f->lost = f->tx_total - total;
     }
     if (new_ce

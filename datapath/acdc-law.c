@@ -60,18 +60,21 @@ acdc_law_switch(struct acdc_law *l, enum acdc_algorithm alg)
     }
 }
 
-static ACDC_NOINLINE void
-end_of_round(struct acdc_law *l, const struct acdc_law_env *e)
+void
+acdc_law_end_round(struct acdc_law *l, const struct acdc_params *params,
+                   uint32_t snd_una, uint32_t snd_nxt)
 {
-    if (acdc_cc(l)->round && l->round_total) {
-        acdc_cc(l)->round(l, e, l->round_ce, l->round_total);
+    const struct acdc_cc *cc = acdc_cc(l);
+
+    if (cc->round && l->round_total) {
+        cc->round(l, params, l->round_ce, l->round_total);
     }
-    if (acdc_cc(l)->pause && !acdc_law_is_limited(l, l->flight_max)) {
-        acdc_cc(l)->pause(l);
+    if (cc->pause && !acdc_law_is_limited(l, l->flight_max)) {
+        cc->pause(l);
     }
     l->round_ce = l->round_total = 0;
-    l->round_end = e->snd_nxt;
-    l->flight_max = e->snd_nxt - e->snd_una;
+    l->round_end = snd_nxt;
+    l->flight_max = snd_nxt - snd_una;
 }
 
 static void
@@ -121,7 +124,7 @@ acdc_law_ack(struct acdc_law *l, const struct acdc_law_env *e,
     l->round_ce += ce;
     l->round_total += total;
     if (acked && !seq_before(e->snd_una, l->round_end)) {
-        end_of_round(l, e);
+        acdc_law_end_round(l, e->params, e->snd_una, e->snd_nxt);
     }
     acdc_law_leave_cut(l, e->snd_una);
 

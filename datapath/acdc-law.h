@@ -74,8 +74,8 @@ struct acdc_cc {
     void (*init)(struct acdc_law *);
     /* At the end of a round with 'total' > 0 bytes reported, 'ce' of them
      * marked.  May be NULL. */
-    void (*round)(struct acdc_law *, const struct acdc_law_env *,
-                  uint32_t ce, uint32_t total);
+    void (*round)(struct acdc_law *, const struct acdc_params *, uint32_t ce,
+                  uint32_t total);
     /* The window, bytes, after congestion of kind 'cause'; the caller applies
      * floor and cap.  For ACDC_CAUSE_TIMEOUT: what ssthresh becomes. */
     uint32_t (*cut)(struct acdc_law *, const struct acdc_law_env *,
@@ -171,25 +171,33 @@ acdc_law_cap(const struct acdc_params *params, uint32_t mss)
 bool acdc_law_ack(struct acdc_law *, const struct acdc_law_env *,
                   uint32_t acked, uint32_t ce, uint32_t total);
 
-/* The same for what most ACKs of a flow of DCTCP are: without marks, in the
- * middle of a round.  'params', 'mss', 'snd_una' and 'snd_nxt' as in struct
- * acdc_law_env, which few of these ACKs need whole.  False, with nothing
+/* A round is over when 'round_end' is acknowledged: what the algorithm learns of
+ * it, and the beginning of the next. */
+void acdc_law_end_round(struct acdc_law *, const struct acdc_params *,
+                        uint32_t snd_una, uint32_t snd_nxt);
+
+/* acdc_law_ack() for what most ACKs of a flow of DCTCP are: for new data and
+ * without marks.  'params', 'mss', 'snd_una' and 'snd_nxt' as in struct
+ * acdc_law_env, which these ACKs do not need whole.  False, with nothing
  * changed, if it is not one of these, and acdc_law_ack() is to be asked. */
 static inline bool
 acdc_law_usual_ack(struct acdc_law *l, const struct acdc_params *params,
                    uint32_t mss, uint32_t snd_una, uint32_t snd_nxt,
                    uint32_t acked, uint32_t total)
 {
-    if (l->alg != ACDC_ALG_DCTCP || l->timed_out
-        || !seq_before(snd_una, l->round_end)) {
+    uint32_t flight, cap;
+
+    if (l->alg != ACDC_ALG_DCTCP || l->timed_out) {
         return false;
     }
     acdc_law_note_flight(l, snd_nxt - snd_una + acked);
+    flight = l->flight_max;
     l->round_total += total;
+    if (!seq_before(snd_una, l->round_end)) {
+        acdc_law_end_round(l, params, snd_una, snd_nxt);
+    }
     acdc_law_leave_cut(l, snd_una);
-    if (!l->in_cut && acdc_law_is_limited(l, l->flight_max)) {
-        uint32_t cap;
-
+    if (!l->in_cut && acdc_law_is_limited(l, flight)) {
         acked = acdc_law_slow_start(l, acked);
         if (acked) {
             acdc_law_avoid_congestion(l, mss, acked);

@@ -390,28 +390,46 @@ acdc_pkt_dress_ack(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
     return true;
 }
 
+/* Moves 'n' bytes of options.  In line where they are timestamps, as they most
+ * often are, or none. */
+static ACDC_ALWAYS_INLINE void
+acdc_pkt_move_options(uint8_t *to, const uint8_t *from, unsigned int n)
+{
+    if (acdc_likely(n == 2 + ACDC_TCPOPT_TIMESTAMP_LEN)) {
+        uint64_t first = acdc_load64(from);
+        uint32_t rest = acdc_load32(from + 8);
+
+        memcpy(to, &first, 8);
+        memcpy(to + 8, &rest, 4);
+    } else if (n) {
+        memmove(to, from, n);
+    }
+}
+
 /* acdc_pkt_strip() and acdc_pkt_undress() of an ACK that has feedback as its
- * first option and no other of ours.  False, with nothing changed, without
- * memory. */
+ * first option and no other of ours.  The options behind it move up, fewer bytes
+ * than the headers in front.  False, with nothing changed, if something is
+ * behind the TCP header. */
 static ACDC_ALWAYS_INLINE bool
 acdc_pkt_undress_ack(struct acdc_pkt *p, uint8_t ecn, uint16_t window)
 {
     enum { LEN = ACDC_OPT_FB_LEN };
-    const uint8_t *opt = acdc_pkt_tcp(p) + ACDC_TCP_HLEN;
+    uint8_t *tcp = acdc_pkt_tcp(p);
+    uint8_t *opt = tcp + ACDC_TCP_HLEN;
     uint64_t sum = (uint64_t) acdc_load32(opt) + acdc_load32(opt + 4)
                    + acdc_load32(opt + 8);
-    uint8_t *tcp;
+    unsigned int rest = p->tcp_hlen - ACDC_TCP_HLEN - LEN;
 
-    if (acdc_unlikely(!acdc_host_pull(p, LEN))) {
+    if (acdc_unlikely(p->len != p->l4_ofs + (uint32_t) p->tcp_hlen)) {
         return false;
     }
-    memmove(p->data, p->data - LEN, p->l4_ofs + (unsigned int) ACDC_TCP_HLEN);
     p->tcp_hlen = (uint8_t) (p->tcp_hlen - LEN);
-    tcp = acdc_pkt_tcp(p);
     acdc_pkt_edit_ip(p, ecn, -LEN);
     acdc_pkt_edit_tcp(p, tcp, 0, -LEN,
                       acdc_csum_change(acdc_csum_fold64(sum), 0)
                       + acdc_csum_replace(tcp + 14, ACDC_BE16(window)));
+    acdc_pkt_move_options(opt, opt + LEN, rest);
+    acdc_host_trim(p, LEN);
     return true;
 }
 

@@ -131,10 +131,8 @@ acdc_pkt_parse(struct acdc_pkt *p, uint16_t exid)
 {
     enum acdc_counter why;
 
-    p->opt_flags = 0;
-    p->fb_ofs = p->cap_ofs = p->sack_ofs = p->ws_ofs = p->ts_ofs = 0;
+    p->cleared = 0;
     p->mss = 0;
-    p->wscale = 0;
     why = acdc_likely(acdc_pkt_find_usual(p))
           ? acdc_pkt_parse_tcp(p, exid, 4, ACDC_IP4_HLEN,
                                acdc_get16(acdc_pkt_ip(p) + 2))

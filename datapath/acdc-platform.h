@@ -257,6 +257,10 @@ void acdc_host_free(void *p);
 uint8_t *acdc_host_push(struct acdc_pkt *p, unsigned int n);
 uint8_t *acdc_host_pull(struct acdc_pkt *p, unsigned int n);
 
+/* Cuts the last 'n' bytes off.  All of the packet is linear and writable, and
+ * stays where it is.  Updates 'p->len' and 'p->hlen'. */
+void acdc_host_trim(struct acdc_pkt *p, unsigned int n);
+
 /* Called once before the first write to a packet of which it is not known
  * ('p->writable' is ACDC_W_UNKNOWN): makes the first 'p->hlen' bytes private to
  * this packet (an skb may be cloned) and updates 'p->data'.  False when there

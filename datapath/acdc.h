@@ -204,18 +204,22 @@ struct acdc_pkt {
     uint8_t ip_version;         /* 4, 6, or 0: not understood. */
     uint8_t tcp_hlen;
     uint8_t tcp_flags;
-    uint8_t reason;             /* Why untouched. */
     uint16_t l4_ofs;
-    /* Cleared for each packet, hence in a row: eight bytes up to 'mss'. */
-    uint8_t opt_flags;
-    uint8_t fb_ofs, cap_ofs, sack_ofs, ws_ofs, ts_ofs;  /* In the TCP header,
-                                                         * 0: none. */
-    uint16_t mss;
+    union {
+        uint64_t cleared;       /* At the beginning, in one instruction. */
+        struct {
+            uint8_t opt_flags;
+            uint8_t fb_ofs, cap_ofs, sack_ofs;  /* In the TCP header, 0: */
+            uint8_t ws_ofs, ts_ofs;             /* none. */
+            uint8_t wscale;
+            uint8_t reason;     /* Why untouched. */
+        };
+    };
     uint32_t payload;
     uint32_t seq, ack;
-    uint8_t wscale;
     uint32_t ip_change, tcp_change;     /* Of the checksums, see
                                          * acdc_pkt_finish(). */
+    uint16_t mss;
     /* As in struct acdc_flow: the first two are be. */
     uint64_t addrs;
     uint32_t ports;

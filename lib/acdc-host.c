@@ -133,6 +133,15 @@ acdc_host_pull(struct acdc_pkt *p, unsigned int n)
     return n <= p->hlen ? acdc_host_move(p, p->host, -(int) n) : NULL;
 }
 
+void
+acdc_host_trim(struct acdc_pkt *p, unsigned int n)
+{
+    p->len -= n;
+    p->hlen -= n;
+    /* One segment: all of it is linear. */
+    dp_packet_set_size((struct dp_packet *) p->host, p->len);
+}
+
 /* The packets of a batch are private to it, except mbufs whose buffer a DPDK
  * driver or library shares.  Asked of what acdc_netdev_is_private() does not
  * know to be. */

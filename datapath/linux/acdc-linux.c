@@ -108,6 +108,14 @@ uint8_t *acdc_host_pull(struct acdc_pkt *p, unsigned int n)
 	return acdc_refresh(p, skb);
 }
 
+void acdc_host_trim(struct acdc_pkt *p, unsigned int n)
+{
+	struct sk_buff *skb = p->host;
+
+	skb_trim(skb, skb->len - n);
+	acdc_refresh(p, skb);
+}
+
 bool acdc_host_writable(struct acdc_pkt *p)
 {
 	unsigned int headers = p->l4_ofs + p->tcp_hlen;

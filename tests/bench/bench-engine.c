@@ -108,6 +108,13 @@ acdc_host_pull(struct acdc_pkt *p, unsigned int n)
     return p->data;
 }
 
+void
+acdc_host_trim(struct acdc_pkt *p, unsigned int n)
+{
+    p->len -= n;
+    p->hlen -= n;
+}
+
 bool
 acdc_host_writable(struct acdc_pkt *p)
 {

@@ -222,6 +222,18 @@ acdc_host_pull(struct acdc_pkt *pkt, unsigned int n)
     return pkt->data;
 }
 
+void
+acdc_host_trim(struct acdc_pkt *pkt, unsigned int n)
+{
+    struct packet *p = pkt->host;
+
+    if (p->shared || (p->linear && p->linear < p->len) || n > p->len) {
+        abort();                /* See the declaration. */
+    }
+    p->len -= n;
+    show(p, pkt);
+}
+
 bool
 acdc_host_writable(struct acdc_pkt *pkt)
 {

@@ -99,6 +99,8 @@ has_feedback(const struct acdc_pkt *pkt, uint32_t ce, uint32_t total)
     return a == ce && b == total;
 }
 
+static unsigned int n_cut;
+
 /* One edit.  Returns whether it did what it should. */
 static bool
 edit(struct acdc_pkt *pkt, enum edit e)
@@ -172,7 +174,9 @@ edit(struct acdc_pkt *pkt, enum edit e)
         acdc_pkt_add_feedback(pkt, ACDC_OPT_EXID, a, b);
         acdc_pkt_finish(pkt);
         acdc_pkt_parse(pkt, ACDC_OPT_EXID);
-        if (!acdc_pkt_undress_ack(pkt, a & 3, (uint16_t) b)) {
+        if (acdc_pkt_undress_ack(pkt, a & 3, (uint16_t) b)) {
+            n_cut++;
+        } else {
             acdc_pkt_undress_any(pkt, ACDC_OPT_EXID, a & 3, (uint16_t) b);
         }
         return pkt->tcp_hlen == (acdc_pkt_tcp(pkt)[12] >> 4) * 4
@@ -232,7 +236,8 @@ test_edits(void)
                 acdc_pkt_finish(&pkt);
                 host_fail(HOST_PULL, 0, 0);
                 pass = pass && pkt.data == packet_data(p)
-                       && as_right(p, &s, error) && packet_payload_ok(p);
+                       && pkt.len == p->len && as_right(p, &s, error)
+                       && packet_payload_ok(p);
                 done[e]++;
             }
             if (s.padding && packet_data(p)[p->len - 1] != 0xee) {
@@ -255,6 +260,7 @@ test_edits(void)
     for (unsigned int e = 0; e < N_EDITS; e++) {
         ok(done[e] > N / 10, "%s: %u times", edit_names[e], done[e]);
     }
+    ok(n_cut > 100, "undress_ack: %u times at once", n_cut);
     ok(failed_pull > 100, "%u times without acdc_host_pull()", failed_pull);
 }
 
