@@ -501,6 +501,16 @@ has_expired(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
     return idle >= limit;
 }
 
+/* Under the lock, which keeps the kernel's softirq away: a packet on the same CPU
+ * would count in the middle of it, in the same slot. */
+static void
+count_expired(struct acdc *a, struct acdc_tenant *t)
+{
+    acdc_lock(&a->lock);
+    acdc_a64_add(&t->slots[acdc_slot()].counters[ACDC_C_FLOWS_EXPIRED], 1);
+    acdc_unlock(&a->lock);
+}
+
 bool
 acdc_sweep(struct acdc *a, uint64_t now, uint32_t budget)
 {
@@ -522,8 +532,7 @@ acdc_sweep(struct acdc *a, uint64_t now, uint32_t budget)
             next = acdc_ptr_load(&f->next);
             if (has_expired(a, f, now_ms, &closed) && acdc_flow_remove(a, f)
                 && !closed) {
-                acdc_a64_add(&tenant->slots[acdc_slot()]
-                             .counters[ACDC_C_FLOWS_EXPIRED], 1);
+                count_expired(a, tenant);
             }
         }
         acdc_read_unlock();
