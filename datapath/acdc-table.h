@@ -94,8 +94,9 @@ acdc_table_find_first(const struct acdc_table *t, struct acdc_pkt *p)
     p->flow = NULL;
     if (p->ip_version) {
         p->flow = acdc_ptr_load(&t->buckets[p->hash & t->mask]);
-        if (p->flow) {          /* Without asking it is slower, by a tenth
-                                 * at a million flows. */
+        /* Without asking, a batch takes 2 to 4 ns a packet more at a million
+         * flows. */
+        if (p->flow) {
             ACDC_PREFETCH(p->flow);
         }
     }

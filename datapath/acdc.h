@@ -209,8 +209,8 @@ struct acdc_pkt {
         uint64_t cleared;       /* At the beginning, in one instruction. */
         struct {
             uint8_t opt_flags;
-            uint8_t fb_ofs, cap_ofs, sack_ofs;  /* In the TCP header, 0: */
-            uint8_t ws_ofs, ts_ofs;             /* none. */
+            /* Places in the TCP header, 0: none. */
+            uint8_t fb_ofs, cap_ofs, sack_ofs, ws_ofs, ts_ofs;
             uint8_t wscale;
             uint8_t reason;     /* Why untouched. */
         };
