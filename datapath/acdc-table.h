@@ -95,7 +95,7 @@ acdc_table_find_first(const struct acdc_table *t, struct acdc_pkt *p)
     if (p->ip_version) {
         p->flow = acdc_ptr_load(&t->buckets[p->hash & t->mask]);
         /* Without asking, a batch takes 2 to 4 ns a packet more at a million
-         * flows. */
+         * flows, see docs/performance: prefetches must not come too fast. */
         if (p->flow) {
             ACDC_PREFETCH(p->flow);
         }
