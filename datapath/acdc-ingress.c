@@ -558,9 +558,7 @@ is_usual(const struct acdc_flow *f, const struct acdc_params *params,
            && (f->flags & (flags | ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER
                            | ACDC_F_DOUBT)) == flags
            && f->state == ACDC_FLOW_ESTABLISHED && !f->bad_feedback
-           && !f->dupacks && !f->sack_loss
-           /* acdc_flow_enforced(), as ACDC_F_LAW is set. */
-           && acdc_params_enforce(params) && f->law.alg != ACDC_ALG_NONE
+           && !f->dupacks && !f->sack_loss && acdc_flow_enforced(f, params)
            && !params->small_windows;
 }
 

@@ -112,21 +112,14 @@ acdc_law_ack(struct acdc_law *l, const struct acdc_law_env *e,
         l->round_end = l->cut_end = e->snd_una;
         return false;
     }
-    acdc_law_note_flight(l, e->snd_nxt - e->snd_una + acked);
-    flight = l->flight_max;
-
     if (acked && l->timed_out) {
         /* Not up by as little as a short segment, with which the next would wait
          * for a delayed ACK again. */
         l->timed_out = false;
         acdc_law_clamp(l, e);
     }
-    l->round_ce += ce;
-    l->round_total += total;
-    if (acked && !seq_before(e->snd_una, l->round_end)) {
-        acdc_law_end_round(l, e->params, e->snd_una, e->snd_nxt);
-    }
-    acdc_law_leave_cut(l, e->snd_una);
+    flight = acdc_law_note_ack(l, e->params, e->snd_una, e->snd_nxt, acked, ce,
+                               total);
 
     if (ce && !l->in_cut) {
         cut(l, e, ACDC_CAUSE_ECN);

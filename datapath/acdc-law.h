@@ -176,6 +176,26 @@ bool acdc_law_ack(struct acdc_law *, const struct acdc_law_env *,
 void acdc_law_end_round(struct acdc_law *, const struct acdc_params *,
                         uint32_t snd_una, uint32_t snd_nxt);
 
+/* What every ACK does, whatever becomes of the window: see acdc_law_ack().
+ * Returns the most bytes that were in flight in its round, which may be over. */
+static inline uint32_t
+acdc_law_note_ack(struct acdc_law *l, const struct acdc_params *params,
+                  uint32_t snd_una, uint32_t snd_nxt, uint32_t acked,
+                  uint32_t ce, uint32_t total)
+{
+    uint32_t flight;
+
+    acdc_law_note_flight(l, snd_nxt - snd_una + acked);
+    flight = l->flight_max;
+    l->round_ce += ce;
+    l->round_total += total;
+    if (acked && !seq_before(snd_una, l->round_end)) {
+        acdc_law_end_round(l, params, snd_una, snd_nxt);
+    }
+    acdc_law_leave_cut(l, snd_una);
+    return flight;
+}
+
 /* acdc_law_ack() for what most ACKs of a flow of DCTCP are: for new data and
  * without marks.  'params', 'mss', 'snd_una' and 'snd_nxt' as in struct
  * acdc_law_env, which these ACKs do not need whole.  False, with nothing
@@ -190,13 +210,7 @@ acdc_law_usual_ack(struct acdc_law *l, const struct acdc_params *params,
     if (l->alg != ACDC_ALG_DCTCP || l->timed_out) {
         return false;
     }
-    acdc_law_note_flight(l, snd_nxt - snd_una + acked);
-    flight = l->flight_max;
-    l->round_total += total;
-    if (!seq_before(snd_una, l->round_end)) {
-        acdc_law_end_round(l, params, snd_una, snd_nxt);
-    }
-    acdc_law_leave_cut(l, snd_una);
+    flight = acdc_law_note_ack(l, params, snd_una, snd_nxt, acked, 0, total);
     if (!l->in_cut && acdc_law_is_limited(l, flight)) {
         acked = acdc_law_slow_start(l, acked);
         if (acked) {

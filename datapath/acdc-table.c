@@ -501,13 +501,18 @@ has_expired(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
     return idle >= limit;
 }
 
-/* Under the lock, which keeps the kernel's softirq away: a packet on the same CPU
- * would count in the middle of it, in the same slot. */
+/* Removes a flow whose time has come; counts it unless it was 'closed'. */
 static void
-count_expired(struct acdc *a, struct acdc_tenant *t)
+expire(struct acdc *a, struct acdc_flow *f, bool closed)
 {
+    struct acdc_tenant *t = flow_tenant(f);
+
     acdc_lock(&a->lock);
-    acdc_a64_add(&t->slots[acdc_slot()].counters[ACDC_C_FLOWS_EXPIRED], 1);
+    if (remove_locked(a, f) && !closed) {
+        /* Under the lock, which keeps the kernel's softirq away: a packet on
+         * the same CPU would count in the middle of it, in the same slot. */
+        acdc_a64_add(&t->slots[acdc_slot()].counters[ACDC_C_FLOWS_EXPIRED], 1);
+    }
     acdc_unlock(&a->lock);
 }
 
@@ -526,13 +531,11 @@ acdc_sweep(struct acdc *a, uint64_t now, uint32_t budget)
         acdc_read_lock();
         prefetch_ahead(t, a->sweep_hand, 2 * ACDC_CACHE_LINE);
         for (f = acdc_ptr_load(&t->buckets[a->sweep_hand]); f; f = next) {
-            struct acdc_tenant *tenant = flow_tenant(f);
             bool closed;
 
             next = acdc_ptr_load(&f->next);
-            if (has_expired(a, f, now_ms, &closed) && acdc_flow_remove(a, f)
-                && !closed) {
-                count_expired(a, tenant);
+            if (has_expired(a, f, now_ms, &closed)) {
+                expire(a, f, closed);
             }
         }
         acdc_read_unlock();
