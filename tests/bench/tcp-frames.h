@@ -32,14 +32,15 @@ enum {
     FRAME_MAX = 1514,
     WSCALE = 7,
     CE_EVERY = 16,              /* One segment of so many is marked. */
-    LAG = 64,                   /* Packets between data and its ACK, least.
-                                 * A SYN's window has room for 44 segments. */
+    LAG = 64,                   /* Packets between data and its ACK, least. */
+    SYN_WINDOW = 44,            /* Segments that a SYN's window has room for. */
 };
 
 enum { FIN = 1, SYN = 2, ACK = 16 };
 enum { NOT_ECT = 0, ECT0 = 2, CE = 3 };
 
 static uint32_t n_slots, n_data, n_acks, step, lag;
+static uint32_t n_segments = 1; /* Of a frame with data; see large_frames(). */
 
 /* What a connection's end sends. */
 struct segment {
@@ -157,9 +158,9 @@ stream(int side, uint32_t slot, uint32_t visit, bool *up, struct segment *s)
         uint32_t n = cycle * n_data + phase - missing;
 
         *up = side == GUEST;
-        s->seq = 1 + n * MSS;
+        s->seq = 1 + n * n_segments * MSS;
         s->ack = 1;
-        s->payload = MSS;
+        s->payload = n_segments * MSS;
         if (side == NETWORK && n % CE_EVERY == 0) {
             s->ecn = CE;
         }
@@ -169,9 +170,10 @@ stream(int side, uint32_t slot, uint32_t visit, bool *up, struct segment *s)
         if (visit < lag) {
             return false;
         }
-        acked = (int64_t) ((cycle - lag / period) * n_data)
-                * MSS - (int64_t) missing * MSS
-                + (int64_t) n_data * MSS * (phase - n_data + 1) / n_acks;
+        acked = ((int64_t) ((cycle - lag / period) * n_data)
+                 - (int64_t) missing) * n_segments * MSS
+                + (int64_t) n_data * n_segments * MSS * (phase - n_data + 1)
+                  / n_acks;
         if (acked <= 0) {
             return false;
         }
@@ -245,6 +247,17 @@ init_frames(uint32_t slots, uint32_t data, uint32_t acks)
         step++;
     }
     step %= slots;
+}
+
+/* Data in frames as large as they can be, for cards that cut segments.  After
+ * init_frames(). */
+static inline void
+large_frames(void)
+{
+    /* Before the first ACK that has a scaled window. */
+    uint32_t most = (lag / (n_data + n_acks) + 1) * n_data;
+
+    n_segments = most < SYN_WINDOW ? SYN_WINDOW / most : 1;
 }
 
 #endif /* tcp-frames.h */

@@ -33,7 +33,8 @@ def bench(name: str, *options: str) -> dict[str, Any]:
         ("bench/dpdk --pmds 3", "'3'", "1,2"),
         ("bench/engine --batches 33", "'33'", "1 to 32"),
         ("bench/kernel --traffic all", "'all'", "ack,data,mix"),
-        ("bench/vhost --tso yes", "'yes'", "on,off"),
+        ("bench/vhost --tso yes", "'yes'", "off,on"),
+        ("bench/vhost --guests kvm", "'kvm'", "virtio-user,qemu"),
         ("lab/report --jobs 0", "'0'", "1 to 1000"),
         ("lab/report --only nothing", "nothing", "stacks, stacks9000"),
         ("qemu/run concurrency --seconds nan", "'nan'", "1 to 1e+06"),
@@ -121,6 +122,28 @@ def test_dpdk_says_what_a_command_was_refused_for() -> None:
     assert done.returncode == 1
     assert "nobody" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(read_env()["OVS_DPDK"] != "shared", reason="Open vSwitch without DPDK")
+def test_vhost_with_virtio_user() -> None:
+    result = bench(
+        *("vhost", "--guests", "virtio-user", "--traffic", "mix", "--flows", "100"),
+        *("--restarts", "1", "--turns", "2", "--burst", "0.1"),
+    )
+    # 54 bytes of headers and one segment; with TSO as many as the first window has room
+    # for, two frames with data of three.
+    for case, tso in zip(result["virtio-user"], ("off", "on"), strict=True):
+        assert case["tso"] == tso
+        assert (case["segments"] > 1) == (tso == "on")
+        for variant in ("pristine", "unbound", "bound"):
+            found = case[variant]
+            assert found["mbits"] * found["ns"] / 8e3 == pytest.approx(
+                54 + 2 / 3 * 1460 * case["segments"], rel=0.1
+            )
+            assert 0 < found["latency_ns"] <= found["latency_p99_ns"]
+            assert 0.2 < found["busy"] <= 1
+        assert case["acdc"]["pack_received"] > 0
+        assert case["acdc"]["marked_ect"] > 0
 
 
 def test_control() -> None:
