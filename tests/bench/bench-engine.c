@@ -6,10 +6,10 @@
  *
  * Connects FLOWS guests' connections, then does each operation PICKS times,
  * on connections picked with equal probability or after Zipf's law, in calls
- * of BATCH packets, and all that ROUNDS times.  Prints JSON: nanoseconds a
- * packet of every round, the cost of making packets not counted.  With
- * OPERATION only that one's calls go through measured_call(), for callgrind,
- * and those after it are left out.
+ * of BATCH packets, and all that ROUNDS times, then ends the connections.
+ * Prints JSON: nanoseconds a packet of every round, the cost of making packets
+ * not counted.  With OPERATION only that one's calls go through
+ * measured_call(), for callgrind, and what is after it is left out.
  *
  * The packets are whole and of right lengths, their host is the least there
  * can be: memory from a heap that never gives back, in huge pages where the
@@ -26,6 +26,7 @@
 
 enum { HEADROOM = 64, FRAME = 1600, MSS = 1448, WSCALE = 14 };
 enum { HUGE_PAGE = 2 << 20, CHUNK = 64 << 20 };
+enum { SWEEP_BUDGET = 1024 };   /* As lib/acdc-netdev.c. */
 
 struct buffer {
     uint8_t headroom[HEADROOM];
@@ -406,6 +407,70 @@ set_up(struct acdc_port *port, uint32_t n_flows, struct connection *conns,
     return (double) (total + syns) / n_flows;
 }
 
+/* Returns the nanoseconds of the three packets of a connection's end: the
+ * guest's FIN, the peer's, and the last ACK. */
+static double
+tear_down(struct acdc_port *port, uint32_t n_flows, struct connection *conns)
+{
+    struct acdc_pkt pkts[ACDC_BATCH_MAX];
+    uint64_t total = 0;
+    uint32_t i, k, n;
+
+    for (i = 0; i < n_flows; i += n) {
+        n = n_flows - i < ACDC_BATCH_MAX ? n_flows - i : ACDC_BATCH_MAX;
+        for (k = 0; k < n; k++) {
+            struct segment s = next_segment(ACK_EGRESS, &conns[i + k], 0);
+
+            s.flags |= ACDC_TCP_FIN;
+            make(&pkts[k], &buffers[k], i + k, &s);
+        }
+        total += call(port, SYN, false, pkts, n);
+        for (k = 0; k < n; k++) {
+            struct connection *c = &conns[i + k];
+            struct segment s = ack_ect0;
+
+            s.to_guest = s.feedback = true;
+            s.flags |= ACDC_TCP_FIN;
+            s.seq = 1 + c->received;
+            s.ack = 2 + c->sent;
+            s.fb_total = c->sent;
+            s.fb_ce = c->acked / (16 * MSS) * MSS;
+            make(&pkts[k], &buffers[k], i + k, &s);
+        }
+        total += call(port, SYN, true, pkts, n);
+        for (k = 0; k < n; k++) {
+            struct segment s = next_segment(ACK_EGRESS, &conns[i + k], 0);
+
+            s.seq++;
+            s.ack++;
+            make(&pkts[k], &buffers[k], i + k, &s);
+        }
+        total += call(port, SYN, false, pkts, n);
+    }
+    return (double) total / n_flows;
+}
+
+/* Has the sweeper remove all flows, which have ended.  Returns the nanoseconds
+ * of each, and those of the longest call. */
+static double
+sweep(struct acdc *a, uint32_t n_flows, uint64_t *longest)
+{
+    uint64_t total = 0;
+    bool done;
+
+    virtual_now += UINT64_C(60000000000);
+    *longest = 0;
+    do {
+        uint64_t began = now_ns(), took;
+
+        done = acdc_sweep(a, virtual_now, SWEEP_BUDGET);
+        took = now_ns() - began;
+        total += took;
+        *longest = took > *longest ? took : *longest;
+    } while (!done);
+    return (double) total / n_flows;
+}
+
 static uint32_t
 random32(void)
 {
@@ -455,7 +520,8 @@ main(int argc, char **argv)
     struct connection *conns;
     struct acdc_stats stats;
     struct acdc_port *port;
-    double syn, handshake;
+    double syn, handshake, teardown;
+    uint64_t longest;
     uint32_t *picks;
     struct acdc *a;
     int op;
@@ -523,8 +589,21 @@ main(int argc, char **argv)
         struct acdc_tenant_stats t;
 
         acdc_tenant_stats_get(a, "blue", &t);
-        printf("], \"capable\": %u, \"facks\": %llu, \"counters\": {",
-               t.n_capable, (unsigned long long) fack_drops);
+        printf("], \"capable\": %u, \"facks\": %llu, ", t.n_capable,
+               (unsigned long long) fack_drops);
+        if (only < 0) {
+            teardown = tear_down(port, n_flows, conns);
+            printf("\"teardown_ns\": %.1f, ", teardown);
+            printf("\"sweep_ns\": %.1f, ", sweep(a, n_flows, &longest));
+            printf("\"sweep_call_ns\": %llu, ", (unsigned long long) longest);
+            acdc_stats_get(a, &stats);
+            if (stats.n_flows) {
+                fprintf(stderr, "bench-engine: %u connections have not ended\n",
+                        stats.n_flows);
+                return 1;
+            }
+        }
+        printf("\"counters\": {");
         for (i = 0, r = 0; i < ACDC_N_COUNTERS; i++) {
             if (t.counters[i]) {
                 printf("%s\"%s\": %llu", r++ ? ", " : "",

@@ -61,6 +61,9 @@ def test_engine(picks: str) -> None:
     for case in cases:
         assert all(ns > 0 for ns in case["ns"].values())
         assert case["setups_per_second"] > 0
+        assert case["teardowns_per_second"] > 0
+        # Two calls at most; of each flow it is rounded.
+        assert 0 < case["sweep_ns"] * case["flows"] / 1e3 < 2.1 * case["sweep_call_us"]
     assert 128 <= cases[-1]["bytes_per_flow"] <= 256
 
 
