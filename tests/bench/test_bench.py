@@ -144,7 +144,7 @@ def test_vhost_with_virtio_user() -> None:
                 54 + 2 / 3 * 1460 * case["segments"], rel=0.1
             )
             assert 0 < found["latency_ns"] <= found["latency_p99_ns"]
-            assert 0.2 < found["busy"] <= 1
+            assert 0 < found["busy"] <= 1
         assert case["acdc"]["pack_received"] > 0
         assert case["acdc"]["marked_ect"] > 0
 

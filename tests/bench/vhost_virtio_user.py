@@ -43,7 +43,7 @@ STALLED = 10
 """Seconds without a frame: what is on its way was lost, and none of it is sent again."""
 
 
-class Lost(Exception):
+class Lost(RuntimeError):
     """A packet was lost."""
 
 
@@ -177,7 +177,7 @@ class Switch:
             if self._frames() != frames:
                 frames, since = self._frames(), time.monotonic()
             elif time.monotonic() - since > STALLED:
-                raise Lost
+                raise Lost(f"{self.variant}: no frame arrives any more")
             time.sleep(0.02)
 
     def _frames(self) -> int:
