@@ -145,15 +145,15 @@ ask_for_offloads(struct rte_mbuf *m)
 static void
 send_some(struct way *way, const struct way *other, int side)
 {
-    uint64_t room = way->sent - way->arrived, window = report->window;
+    uint64_t on_way = way->sent - way->arrived, window = report->window;
     struct rte_mbuf *mbufs[BURST];
     uint64_t limit, now;
     uint16_t n = 0, max;
 
-    if (room >= window) {
+    if (on_way >= window) {
         return;
     }
-    max = (uint16_t) RTE_MIN(window - room, (uint64_t) BURST);
+    max = (uint16_t) RTE_MIN(window - on_way, (uint64_t) BURST);
     /* What the switch has dealt with of the other side's. */
     limit = other->arrived == other->sent
             ? other->visits.pos : other->on_way[other->arrived % RING].visit;
@@ -219,17 +219,17 @@ start_port(uint16_t port)
 int
 main(int argc, char *argv[])
 {
-    int used = rte_eal_init(argc, argv), fd;
+    int used = rte_eal_init(argc, argv), slots, data, acks, fd;
 
-    if (used < 0 || argc - used != 6) {
+    argv += used;
+    if (used < 0 || argc - used != 6 || (slots = atoi(argv[1])) < 1
+        || (data = atoi(argv[2])) < 1 || (acks = atoi(argv[3])) < 1) {
         fputs("vhost-source EAL-OPTIONS -- SLOTS DATA ACKS TSO REPORT\n",
               stderr);
         return 2;
     }
-    argv += used;
     tso = atoi(argv[4]);
-    init_frames((uint32_t) atoi(argv[1]), (uint32_t) atoi(argv[2]),
-                (uint32_t) atoi(argv[3]));
+    init_frames((uint32_t) slots, (uint32_t) data, (uint32_t) acks);
     if (tso) {
         large_frames();
     }
