@@ -221,13 +221,15 @@ main(int argc, char *argv[])
 {
     int used = rte_eal_init(argc, argv), slots, data, acks, fd;
 
-    argv += used;
-    if (used < 0 || argc - used != 6 || (slots = atoi(argv[1])) < 1
-        || (data = atoi(argv[2])) < 1 || (acks = atoi(argv[3])) < 1) {
+    if (used < 0 || argc - used != 6
+        || (slots = atoi(argv[used + 1])) < 1
+        || (data = atoi(argv[used + 2])) < 1
+        || (acks = atoi(argv[used + 3])) < 1) {
         fputs("vhost-source EAL-OPTIONS -- SLOTS DATA ACKS TSO REPORT\n",
               stderr);
         return 2;
     }
+    argv += used;
     tso = atoi(argv[4]);
     init_frames((uint32_t) slots, (uint32_t) data, (uint32_t) acks);
     if (tso) {
