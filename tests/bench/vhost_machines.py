@@ -16,9 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from acdc_bench import BENCH, VARIANTS
 from acdc_qemu import stock
 from acdc_qemu.machine import OUT, Failure
-from connections import BENCH, VARIANTS
 
 from acdc_testlib.netns import wait_for
 from acdc_testlib.ovs import Ovs

@@ -8,7 +8,6 @@ import bisect
 import contextlib
 import ctypes
 import itertools
-import mmap
 import os
 import re
 import signal
@@ -22,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from connections import RULES, TRAFFIC, VARIANTS, build, check, n_slots
+from acdc_bench import RULES, TRAFFIC, VARIANTS, Mapped, build, check, n_slots
 
 from acdc_testlib.netns import wait_for
 from acdc_testlib.ovs import Ovs
@@ -85,10 +84,8 @@ class Switch:
 
     def __init__(self, variant: str, case: Case, program: Path) -> None:
         self.variant, self.case = variant, case
-        self._file = tempfile.NamedTemporaryFile(prefix="acdc-bench-", dir="/dev/shm")  # noqa: SIM115
-        self._file.truncate(ctypes.sizeof(Report))
-        self._map = mmap.mmap(self._file.fileno(), ctypes.sizeof(Report))
-        self.report: Report | None = Report.from_buffer(self._map)
+        self._shared = Mapped(Report)
+        self.report: Report | None = self._shared.value
         self._source: subprocess.Popen[Any] | None = None
         self.ovs = Ovs(Programs.pristine() if variant == "pristine" else Programs.patched())
         try:
@@ -125,7 +122,7 @@ class Switch:
                 *cards,
                 "--",
                 *map(str, numbers),
-                self._file.name,
+                self._shared.path,
                 stdout=log,
                 stderr=log,
             )
@@ -285,10 +282,7 @@ class Switch:
         self.proceed()
         self.ovs.close()
         self.report = None
-        # A traceback may have a part of it.
-        with contextlib.suppress(BufferError):
-            self._map.close()
-        self._file.close()
+        self._shared.close()
 
 
 def quantile(counts: list[int], q: float) -> int:
@@ -300,11 +294,12 @@ def quantile(counts: list[int], q: float) -> int:
 def start(variant: str, case: Case, program: Path) -> Switch:
     """One that lost no packet: see tests/bench/dpdk."""
     for _ in range(STARTS):
-        with contextlib.suppress(Lost):
+        with contextlib.suppress(Lost), contextlib.ExitStack() as stack:
             switch = Switch(variant, case, program)
+            stack.callback(switch.close)
             if not switch.has_lost():
+                stack.pop_all()
                 return switch
-            switch.close()
     raise RuntimeError(f"{variant}: packets were lost in each of {STARTS} starts")
 
 

@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the benchmarks with TCP connections of tcp-frames.h share."""
+"""What the benchmarks share."""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import json
+import mmap
+import platform
 import re
 import subprocess
+import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+Structure = TypeVar("Structure", bound=ctypes.Structure)
 
 BENCH = Path(__file__).resolve().parent
 
@@ -21,6 +29,44 @@ RULES = {
     "prefix": ("tcp,nw_dst=8.0.0.0/5", "tcp,nw_src=8.0.0.0/5"),
     "port": ("", ""),
 }
+
+
+def processor() -> str:
+    """This machine's, as it calls itself."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(": ")[2]
+    return platform.processor() or platform.machine()
+
+
+def write_json(result: dict[str, Any], out: Path | None) -> None:
+    """What --json asks for: '-' is stdout."""
+    text = json.dumps(result, indent=1)
+    if str(out) == "-":
+        print(text)
+    elif out:
+        out.write_text(text + "\n")
+
+
+class Mapped(Generic[Structure]):
+    """A structure, zeros at first, in a file for another process to map."""
+
+    def __init__(self, kind: type[Structure]) -> None:
+        self._file = tempfile.NamedTemporaryFile(prefix="acdc-bench-", dir="/dev/shm")  # noqa: SIM115
+        self._file.truncate(ctypes.sizeof(kind))
+        self._map = mmap.mmap(self._file.fileno(), ctypes.sizeof(kind))
+        self.path = self._file.name
+        self.value = kind.from_buffer(self._map)
+
+    def close(self) -> None:
+        del self.value
+        # A traceback may have a part of it.
+        with contextlib.suppress(BufferError):
+            self._map.close()
+        self._file.close()
+
+
+# Connections of tcp-frames.h. ---------------------------------------------------
 
 
 def n_slots(flows: int) -> int:
