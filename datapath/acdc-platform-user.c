@@ -22,6 +22,17 @@ acdc_lock_slow(acdc_lock_t *l)
     } while (__atomic_exchange_n(l, 1, __ATOMIC_ACQUIRE));
 }
 
+void
+acdc_yield(void)
+{
+    int i;
+
+    /* Some 2 us, longer than who waits looks away in sched_yield(). */
+    for (i = 0; i < 4; i++) {
+        sched_yield();
+    }
+}
+
 uint32_t
 acdc_slot(void)
 {

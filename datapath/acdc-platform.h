@@ -63,6 +63,9 @@ typedef spinlock_t acdc_lock_t;
 static inline void acdc_lock_init(acdc_lock_t *l) { spin_lock_init(l); }
 static inline void acdc_lock(acdc_lock_t *l) { spin_lock_bh(l); }
 static inline void acdc_unlock(acdc_lock_t *l) { spin_unlock_bh(l); }
+/* Without locks, where one may sleep: lets others have what this thread locks
+ * again and again. */
+static inline void acdc_yield(void) { cond_resched(); }
 
 static inline u32 acdc_slot(void) { return raw_smp_processor_id(); }
 #define ACDC_N_SLOTS nr_cpu_ids
@@ -154,6 +157,9 @@ static inline void acdc_unlock(acdc_lock_t *l)
 {
     __atomic_store_n(l, 0, __ATOMIC_RELEASE);
 }
+/* Lets others have a lock that this thread takes again and again.  These are not
+ * fair: who had it last has its cache line. */
+void acdc_yield(void);                  /* In acdc-platform-user.c. */
 
 /* A small number that differs between threads that run at once, as far as
  * there are enough: selects the slot of a counter. */

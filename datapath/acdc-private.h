@@ -211,7 +211,10 @@ struct acdc_port {
 struct acdc_table {
     struct acdc_rcu rcu;
     uint32_t mask;              /* Buckets - 1. */
-    struct acdc_flow *buckets[];        /* RCU; written under acdc.lock. */
+    /* RCU; written under acdc.lock: */
+    struct acdc_table *old;     /* Of another size, whose flows move over to
+                                 * this one; most often NULL. */
+    struct acdc_flow *buckets[];
 };
 
 struct acdc {

@@ -2,7 +2,8 @@
 
 /* The flow table: hash buckets of singly linked flows, read without locks
  * under RCU, written under one lock.  The number of buckets is fixed by the
- * limit of flows, so nothing is rehashed while packets come in.
+ * limit of flows; where that is changed flows move to another table, a few at a
+ * time, while packets come in.
  *
  * ovs-vswitchd has cmap and the kernel rhashtable; the engine has to be the
  * same in both. */
@@ -49,6 +50,46 @@ free_flow(struct acdc_rcu *rcu)
     acdc_host_free((char *) rcu - offsetof(struct acdc_flow, rcu));
 }
 
+/* Moves the flows of one bucket, from the end of its chain: who is on the way
+ * along it and meets a flow that is moved now has met all others, and finds this
+ * one there or in 'new'.  Table lock held. */
+static void
+move_bucket(struct acdc_flow **from, struct acdc_table *new)
+{
+    while (*from) {
+        struct acdc_flow **link = from;
+        struct acdc_flow **to;
+
+        while ((*link)->next) {
+            link = &(*link)->next;
+        }
+        to = &new->buckets[(*link)->hash & new->mask];
+        acdc_ptr_store(&(*link)->next, *to);
+        acdc_ptr_store(to, *link);
+        acdc_ptr_store(link, NULL);
+    }
+}
+
+/* Buckets whose flows are moved under the lock together, for which packets of new
+ * connections wait. */
+#define MOVED_AT_ONCE 256
+
+static void
+move_flows(struct acdc *a, struct acdc_table *old, struct acdc_table *new)
+{
+    uint32_t i = 0;
+
+    while (i <= old->mask) {
+        acdc_lock(&a->lock);
+        do {
+            prefetch_ahead(old, i, sizeof(struct acdc_flow *));
+            move_bucket(&old->buckets[i], new);
+        } while (++i <= old->mask && i % MOVED_AT_ONCE);
+        acdc_unlock(&a->lock);
+        acdc_yield();
+    }
+}
+
 /* Makes the table, or one of another size after the limit was changed: a hand
  * that goes round the buckets for a flow to evict must not meet many more empty
  * ones, and the flows that a lower limit leaves alone not be many in each.
@@ -61,7 +102,6 @@ acdc_table_ensure(struct acdc *a)
     uint32_t n = buckets_for(n_flows > max_flows ? n_flows : max_flows);
     struct acdc_table *old = a->table;
     struct acdc_table *new;
-    uint32_t i;
 
     if (old && old->mask + 1 == n) {
         return 0;
@@ -71,25 +111,16 @@ acdc_table_ensure(struct acdc *a)
         return ENOMEM;
     }
     new->mask = n - 1;
+    new->old = old;
     acdc_lock(&a->lock);
-    for (i = 0; old && i <= old->mask; i++) {
-        struct acdc_flow *f = old->buckets[i];
-
-        /* A reader that is in this chain now goes on in another one and may
-         * miss its flow once: its packet then passes untouched. */
-        while (f) {
-            struct acdc_flow *next = f->next;
-            struct acdc_flow **bucket = &new->buckets[f->hash & new->mask];
-
-            acdc_ptr_store(&f->next, *bucket);
-            acdc_ptr_store(bucket, f);
-            f = next;
-        }
-    }
     acdc_ptr_store(&a->table, new);
     a->evict_hand = a->sweep_hand = 0;
     acdc_unlock(&a->lock);
     if (old) {
+        move_flows(a, old, new);
+        acdc_lock(&a->lock);
+        acdc_ptr_store(&new->old, NULL);
+        acdc_unlock(&a->lock);
         old->rcu.free = free_host_memory;
         acdc_host_defer(&old->rcu);
     }
@@ -140,7 +171,7 @@ acdc_flow_equals6(const struct acdc_ctx *ctx, const struct acdc_flow *f,
 }
 
 static struct acdc_flow *
-lookup_in(struct acdc_table *t, const struct acdc_ctx *ctx,
+lookup_in(const struct acdc_table *t, const struct acdc_ctx *ctx,
           const struct acdc_pkt *p)
 {
     struct acdc_flow *f;
@@ -157,7 +188,19 @@ lookup_in(struct acdc_table *t, const struct acdc_ctx *ctx,
 struct acdc_flow *
 acdc_flow_lookup(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
 {
-    return lookup_in(acdc_ptr_load(&ctx->acdc->table), ctx, p);
+    const struct acdc_table *t, *old;
+    struct acdc_flow *f;
+
+    do {
+        t = acdc_ptr_load(&ctx->acdc->table);
+        old = acdc_ptr_load(&t->old);
+        /* First where flows are moved from: one that is not there any more has
+         * arrived. */
+        f = acdc_unlikely(old) ? lookup_in(old, ctx, p) : NULL;
+        f = f ? f : lookup_in(t, ctx, p);
+        /* Nor is it in 't' if that has become 'old' meanwhile. */
+    } while (!f && acdc_unlikely(t != acdc_ptr_load(&ctx->acdc->table)));
+    return f;
 }
 
 void
@@ -248,12 +291,17 @@ acdc_flow_set_counted(struct acdc_flow *f, bool capable)
 static struct acdc_flow **
 find_link(struct acdc_table *t, const struct acdc_flow *f)
 {
-    struct acdc_flow **link = &t->buckets[f->hash & t->mask];
+    for (; t; t = t->old) {
+        struct acdc_flow **link = &t->buckets[f->hash & t->mask];
 
-    while (*link && *link != f) {
-        link = &(*link)->next;
+        while (*link && *link != f) {
+            link = &(*link)->next;
+        }
+        if (*link) {
+            return link;
+        }
     }
-    return *link ? link : NULL;
+    return NULL;
 }
 
 /* Table lock held. */
@@ -338,7 +386,8 @@ static bool
 evict_locked(const struct acdc_ctx *ctx)
 {
     struct acdc *a = ctx->acdc;
-    struct acdc_table *t = a->table;
+    /* What moves is all in 'old' at first. */
+    struct acdc_table *t = a->table->old ? a->table->old : a->table;
     struct acdc_flow *victim = NULL;
     unsigned int scanned = 0;
     uint32_t share = fair_share(ctx);
@@ -444,7 +493,7 @@ acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
 
     acdc_lock(&a->lock);
     t = a->table;
-    other = lookup_in(t, ctx, p);
+    other = acdc_flow_lookup(ctx, p);
     if (other || !acdc_ptr_load(&ctx->port->tenant)
         || !make_room_locked(ctx)) {
         acdc_unlock(&a->lock);

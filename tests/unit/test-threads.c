@@ -3,7 +3,7 @@
 /* Many threads in one engine: both directions of the same flows and of
  * others, while tenants, rules, ports and the table change, flows are swept
  * and flushed, dumps and statistics read.  What is to be seen here is what the
- * sanitizers see. */
+ * sanitizers see.  And packets of flows that move to another table. */
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -218,6 +218,87 @@ configure(uint64_t *seed)
     }
 }
 
+/* Flows that move to another table are found at any time. */
+
+enum { N_MOVED = 2000 };
+
+static struct packet *
+make_moved(unsigned int i, uint8_t flags)
+{
+    struct tcp_spec s = { .src = { 10, 0, 0, 1 }, .dst = { 10, 0, 0, 2 },
+                          .sport = (uint16_t) (1000 + i), .dport = 80,
+                          .flags = flags, .window = 1000 };
+
+    return packet_make(&s);
+}
+
+static void *
+send_moved(void *worker_)
+{
+    struct worker *w = worker_;
+    unsigned int i;
+
+    for (i = 0; i < 20 * N_BATCHES; i++) {
+        struct packet *p = make_moved((unsigned int) tap_random(&w->seed)
+                                      % N_MOVED, ACDC_TCP_ACK);
+
+        pthread_rwlock_rdlock(&t.rcu);
+        p = host_process(t.port[0], ACDC_EGRESS, p, t.now * 1000);
+        pthread_rwlock_unlock(&t.rcu);
+        packet_free_list(p);
+    }
+    t.working--;
+    return NULL;
+}
+
+static void
+test_moving(uint64_t *seed)
+{
+    struct acdc_config c = { .max_flows = N_MOVED, .idle_timeout = 1000,
+                             .exid = ACDC_OPT_EXID };
+    struct acdc_tenant_config tc = { .name = "green",
+                                     .params = acdc_params_default,
+                                     .max_half_open = N_MOVED };
+    struct worker workers[N_WORKERS];
+    struct acdc_tenant_stats ts;
+    uint64_t n_moves = 0;
+    int i;
+
+    t.acdc = acdc_create(&c);
+    acdc_tenant_set(t.acdc, &tc);
+    t.port[0] = acdc_port_bind(t.acdc, 0, "p", "green", 1500);
+    for (i = 0; i < N_MOVED; i++) {
+        packet_free_list(host_process(t.port[0], ACDC_EGRESS,
+                                      make_moved((unsigned int) i,
+                                                 ACDC_TCP_SYN),
+                                      t.now * 1000));
+    }
+    t.working = N_WORKERS;
+    for (i = 0; i < N_WORKERS; i++) {
+        workers[i] = (struct worker) { .seed = tap_random(seed) };
+        pthread_create(&workers[i].thread, NULL, send_moved, &workers[i]);
+    }
+    while (t.working) {
+        c.max_flows = N_MOVED << (++n_moves % 4);
+        acdc_config_set(t.acdc, &c);
+        pthread_rwlock_wrlock(&t.rcu);
+        host_quiesce();
+        pthread_rwlock_unlock(&t.rcu);
+    }
+    for (i = 0; i < N_WORKERS; i++) {
+        pthread_join(workers[i].thread, NULL);
+    }
+    acdc_tenant_stats_get(t.acdc, "green", &ts);
+    is_u64(ts.n_flows, N_MOVED, "flows after they moved %"PRIu64" times",
+           n_moves);
+    is_u64(ts.counters[ACDC_C_UNTOUCHED_MIDSTREAM], 0,
+           "none of %"PRIu64" packets missed its flow",
+           ts.counters[ACDC_C_EGRESS_PACKETS]);
+    acdc_destroy(t.acdc);
+    host_quiesce();
+    is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
+}
+
 int
 main(void)
 {
@@ -269,5 +350,6 @@ main(void)
     acdc_destroy(t.acdc);
     host_quiesce();
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
+    test_moving(&seed);
     return tap_end();
 }
