@@ -48,7 +48,10 @@ struct path {
     struct dp_netdev_flow *flow;        /* With a reference; NULL: unused. */
     odp_port_t in_port;
     uint16_t gen;                       /* Differs from that of connections of
-                                         * the path that was here before. */
+                                         * the path that was here before.  0:
+                                         * there is no other one left, nothing
+                                         * may be here until the table is
+                                         * another. */
     uint8_t tos, tos_mask;
 };
 BUILD_ASSERT_DECL(sizeof(struct path) == CACHE_LINE_SIZE);
@@ -113,6 +116,8 @@ struct acdc_conn_cache {
     uint32_t pressure;          /* Connections without room since it was last
                                  * seen whether the table should grow. */
     bool may_grow;              /* As last seen. */
+    struct acdc_slab_order *next;       /* What will replace 'conns', or NULL. */
+    uint32_t n_next;            /* As 'n_conns'. */
     uint32_t sweep;             /* Path to look at next. */
     struct source *source;      /* Of the last batch. */
     struct source sources[N_SOURCES];   /* By the port's hash. */
@@ -159,27 +164,50 @@ acdc_conn_cache_destroy(struct acdc_conn_cache *cache)
         }
     }
     acdc_slab_free(cache->paths);
+    acdc_slab_cancel(cache->next);
     if (cache->conns) {
         ovsrcu_postpone(acdc_slab_free, cache->conns);
     }
     free(cache);
 }
 
-/* Empties the table, for one of 'n' connections.  They enter with their next
- * packet again, so that no packet waits for all of them to be moved.  False:
- * there is no memory, and the table is as it was. */
-static bool
-replace_conns(struct acdc_conn_cache *cache, uint32_t n)
+/* Has the table replaced, soon, by an empty one for 'n' connections.  They enter
+ * with their next packet again, so that no packet waits for all of them to be
+ * moved; nor does one for so much memory. */
+static void
+order_conns(struct acdc_conn_cache *cache, uint32_t n)
 {
-    struct conn *new = conns_alloc(n);
+    if (!cache->next) {
+        cache->next = acdc_slab_order(n * sizeof *cache->conns);
+        cache->n_next = n;
+    }
+}
 
+/* Goes on with that.  To be called once a batch. */
+static void
+take_conns(struct acdc_conn_cache *cache)
+{
+    void *new;
+
+    if (!acdc_slab_take(cache->next, &new)) {
+        return;
+    }
+    cache->next = NULL;
     if (new) {
         /* Giving much memory back takes long; not in this thread. */
         ovsrcu_postpone(acdc_slab_free, cache->conns);
         cache->conns = new;
-        cache->n_conns = n;
+        cache->n_conns = cache->n_next;
+    } else {
+        /* There is no memory. */
+        cache->may_grow = false;
+        memset(cache->conns, 0, cache->n_conns * sizeof *cache->conns);
     }
-    return new != NULL;
+    for (size_t i = 0; i < N_PATHS; i++) {
+        if (!cache->paths[i].gen) {
+            cache->paths[i].gen = 1;
+        }
+    }
 }
 
 static void
@@ -197,7 +225,7 @@ note_pressure(struct acdc_conn_cache *cache)
         cache->pressure = 0;
         see_whether_may_grow(cache);
         if (cache->may_grow) {
-            cache->may_grow = replace_conns(cache, 2 * cache->n_conns);
+            order_conns(cache, 2 * cache->n_conns);
         }
     }
     /* What will have room is not in vain. */
@@ -356,11 +384,7 @@ path_clear(struct acdc_conn_cache *cache, struct path *path)
         dp_netdev_flow_unref(path->flow);
         path->flow = NULL;
         if (!++path->gen) {
-            /* Once round: connections of long ago must not fit again. */
-            if (!replace_conns(cache, cache->n_conns)) {
-                memset(cache->conns, 0, cache->n_conns * sizeof *cache->conns);
-            }
-            path->gen = 1;
+            order_conns(cache, cache->n_conns);
         }
     }
 }
@@ -442,7 +466,7 @@ path_get(struct acdc_conn_cache *cache, const struct dp_packet *packet,
             && !memcmp(set[i].mask, new.mask, sizeof new.mask)) {
             return is_alive(&set[i]) ? &set[i] : NULL;
         }
-        if (!is_alive(&set[i])) {
+        if (!is_alive(&set[i]) && set[i].gen) {
             room = &set[i];
         }
     }
@@ -453,10 +477,13 @@ path_get(struct acdc_conn_cache *cache, const struct dp_packet *packet,
     if (!room) {
         room = &set[random / REPLACE_INV_PROB % PATHS_IN_SET];
     }
-    if (flow->dead || !ovs_refcount_try_ref_rcu(&flow->ref_cnt)) {
+    if (flow->dead) {
         return NULL;
     }
     path_clear(cache, room);
+    if (!room->gen || !ovs_refcount_try_ref_rcu(&flow->ref_cnt)) {
+        return NULL;
+    }
     new.gen = room->gen;
     *room = new;
     return room;
@@ -528,6 +555,9 @@ acdc_conn_cache_find(struct acdc_conn_cache *cache,
     size_t n_hits = 0;
 
     sweep_paths(cache);
+    if (OVS_UNLIKELY(cache->next)) {
+        take_conns(cache);
+    }
     cache->source = &cache->sources[hash_int(odp_to_u32(in_port), 0)
                                     % N_SOURCES];
     if (source_rests(cache, n)) {
@@ -626,8 +656,6 @@ acdc_conn_cache_insert(struct acdc_conn_cache *cache,
         if (random % EVICT_INV_PROB) {
             return;
         }
-        /* Anew, as the table may be another. */
-        place = get_place(cache, &new, dp_packet_get_rss_hash(packet));
         room = &cache->conns[place ^ random / EVICT_INV_PROB % WAYS];
     }
 

@@ -27,9 +27,13 @@ acdc_host_defer(struct acdc_rcu *r)
 }
 
 void *
-acdc_host_alloc(size_t size, bool atomic OVS_UNUSED)
+acdc_host_alloc(size_t size, bool atomic)
 {
-    return acdc_slab_alloc(size);
+    void *p = acdc_slab_alloc(size);
+
+    /* What the kernel has to fill with zeros when it is touched first, 2 MB at a
+     * time, is the configuration's to wait for and not packets'. */
+    return p && !atomic ? memset(p, 0, size) : p;
 }
 
 void

@@ -8,9 +8,173 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#ifdef __linux__
+#include <linux/mempolicy.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#include "coverage.h"
 #include "openvswitch/list.h"
+#include "openvswitch/thread.h"
+#include "ovs-atomic.h"
+#include "ovs-rcu.h"
 #include "ovs-thread.h"
 #include "util.h"
+
+COVERAGE_DEFINE(acdc_slab_ready);       /* Slabs that were there when needed. */
+COVERAGE_DEFINE(acdc_slab_late);        /* That a thread had to wait for. */
+
+/* The thread that touches memory. */
+
+/* Guarded by 'memory_mutex', but for 'done'. */
+struct acdc_slab_order {
+    struct ovs_list node;       /* In 'orders', until it is dealt with. */
+    size_t size;
+    int numa_node;              /* -1: any. */
+    void *p;
+    bool in_hand;
+    bool cancelled;
+    atomic_bool done;           /* 'p' is valid. */
+};
+
+static struct ovs_mutex memory_mutex = OVS_MUTEX_INITIALIZER;
+static pthread_cond_t memory_cond = PTHREAD_COND_INITIALIZER;
+static struct ovs_list orders = OVS_LIST_INITIALIZER(&orders);
+static bool spares_wanted;
+
+/* An object whose memory has been touched.  Gets spare slabs meanwhile. */
+static void *alloc_touched(size_t, int numa_node);
+/* Gets the spare slabs that are wanted. */
+static void get_spares(void);
+
+/* The caller's, -1 if not known. */
+static int
+current_numa_node(void)
+{
+#ifdef SYS_getcpu
+    unsigned int node;
+
+    if (!syscall(SYS_getcpu, NULL, &node, NULL)) {
+        return node;
+    }
+#endif
+    return -1;
+}
+
+static void
+deal_with_order(struct acdc_slab_order *order)
+    OVS_REQUIRES(memory_mutex)
+{
+    order->in_hand = true;
+    ovs_list_remove(&order->node);
+    ovs_mutex_unlock(&memory_mutex);
+    order->p = alloc_touched(order->size, order->numa_node);
+    ovs_mutex_lock(&memory_mutex);
+    order->in_hand = false;
+    if (!order->cancelled) {
+        atomic_store_explicit(&order->done, true, memory_order_release);
+        return;
+    }
+    ovs_mutex_unlock(&memory_mutex);
+    acdc_slab_free(order->p);
+    free(order);
+    ovs_mutex_lock(&memory_mutex);
+}
+
+static void
+get_spares_if_wanted(void)
+    OVS_REQUIRES(memory_mutex)
+{
+    if (spares_wanted) {
+        spares_wanted = false;
+        ovs_mutex_unlock(&memory_mutex);
+        get_spares();
+        ovs_mutex_lock(&memory_mutex);
+    }
+}
+
+static void *
+memory_main(void *aux OVS_UNUSED)
+{
+    /* Nothing here is under RCU. */
+    ovsrcu_quiesce_start();
+    ovs_mutex_lock(&memory_mutex);
+    for (;;) {
+        if (spares_wanted) {
+            get_spares_if_wanted();
+        } else if (!ovs_list_is_empty(&orders)) {
+            deal_with_order(CONTAINER_OF(ovs_list_front(&orders),
+                                         struct acdc_slab_order, node));
+        } else {
+            ovs_mutex_cond_wait(&memory_cond, &memory_mutex);
+        }
+    }
+    return NULL;
+}
+
+static void
+start_memory_thread(void)
+{
+    static struct ovsthread_once once = OVSTHREAD_ONCE_INITIALIZER;
+
+    if (ovsthread_once_start(&once)) {
+        ovs_thread_create("acdc_memory", memory_main, NULL);
+        ovsthread_once_done(&once);
+    }
+}
+
+struct acdc_slab_order *
+acdc_slab_order(size_t size)
+{
+    struct acdc_slab_order *order = xzalloc(sizeof *order);
+
+    start_memory_thread();
+    order->size = size;
+    order->numa_node = current_numa_node();
+    atomic_init(&order->done, false);
+    ovs_mutex_lock(&memory_mutex);
+    ovs_list_push_back(&orders, &order->node);
+    xpthread_cond_signal(&memory_cond);
+    ovs_mutex_unlock(&memory_mutex);
+    return order;
+}
+
+bool
+acdc_slab_take(struct acdc_slab_order *order, void **pp)
+{
+    bool done;
+
+    atomic_read_explicit(&order->done, &done, memory_order_acquire);
+    if (done) {
+        *pp = order->p;
+        free(order);
+    }
+    return done;
+}
+
+void
+acdc_slab_cancel(struct acdc_slab_order *order)
+{
+    bool done;
+
+    if (!order) {
+        return;
+    }
+    ovs_mutex_lock(&memory_mutex);
+    atomic_read_explicit(&order->done, &done, memory_order_acquire);
+    if (order->in_hand) {
+        order->cancelled = true;
+        order = NULL;
+    } else if (!done) {
+        ovs_list_remove(&order->node);
+    }
+    ovs_mutex_unlock(&memory_mutex);
+    if (order) {
+        acdc_slab_free(order->p);
+        free(order);
+    }
+}
 
 #if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
 
@@ -29,6 +193,17 @@ void
 acdc_slab_free(void *p)
 {
     free(p);
+}
+
+static void *
+alloc_touched(size_t size, int numa_node OVS_UNUSED)
+{
+    return acdc_slab_alloc(size);
+}
+
+static void
+get_spares(void)
+{
 }
 
 #else
@@ -58,7 +233,16 @@ struct slab_class {
     struct ovs_mutex mutex;
     size_t size;                /* Of an object. */
     struct ovs_list partial;    /* Slabs with room. */
+    struct ovs_list spares;     /* For when there is none, touched. */
+    size_t n_spares;
+    size_t n_wanted;            /* Spares there should be, from 1 to
+                                 * SPARES_MAX. */
+    bool wanted;                /* The memory thread was told. */
+    int numa_node;              /* Of who told it. */
 };
+
+/* 90,000 flows. */
+#define SPARES_MAX 8
 
 static struct slab_class classes[OBJECT_MAX / CACHE_LINE_SIZE];
 
@@ -72,14 +256,35 @@ slab_init(void)
             ovs_mutex_init(&classes[i].mutex);
             classes[i].size = (i + 1) * CACHE_LINE_SIZE;
             ovs_list_init(&classes[i].partial);
+            ovs_list_init(&classes[i].spares);
+            classes[i].n_wanted = 1;
         }
+        start_memory_thread();
         ovsthread_once_done(&once);
     }
 }
 
+/* Has the memory, which nobody touched so far, be of that node if it has any
+ * left. */
+static void
+prefer_numa_node(void *p OVS_UNUSED, size_t size OVS_UNUSED, int node)
+{
+#ifdef SYS_mbind
+    enum { BITS = 8 * sizeof(unsigned long) };
+    unsigned long nodes[1024 / BITS] = { 0 };
+
+    if (node >= 0 && node < 1024) {
+        nodes[node / BITS] = 1ul << node % BITS;
+        /* Where this fails memory is somewhere else. */
+        (void) syscall(SYS_mbind, p, size, MPOL_PREFERRED, nodes,
+                       (unsigned long) 1024, 0ul);
+    }
+#endif
+}
+
 /* Returns a slab with 'size' bytes, zeroed, or NULL. */
 static struct slab *
-slab_map(struct slab_class *class, size_t size)
+slab_map(struct slab_class *class, size_t size, int numa_node)
 {
     size_t excess, mapped;
     struct slab *slab;
@@ -107,6 +312,7 @@ slab_map(struct slab_class *class, size_t size)
      * of them would wait for the page's address as well. */
     madvise(base + excess, size, MADV_HUGEPAGE);
 #endif
+    prefer_numa_node(base + excess, size, numa_node);
 
     slab = (struct slab *) (void *) (base + excess);
     slab->class = class;
@@ -122,6 +328,118 @@ slab_is_full(const struct slab *slab)
             && slab->next + slab->class->size > slab->mapped);
 }
 
+/* Touches SLAB_SIZE bytes from 'begin' on, in which there is nothing but the
+ * header at 0.  By writing: what is read first becomes many small pages once it
+ * is written. */
+static void
+touch(struct slab *slab, size_t begin)
+{
+    size_t end = MIN(slab->mapped, begin + SLAB_SIZE);
+
+    for (size_t ofs = MAX(begin, get_page_size()); ofs < end;
+         ofs += get_page_size()) {
+        ((volatile char *) slab)[ofs] = 0;
+    }
+}
+
+static void *
+alloc_touched(size_t size, int numa_node)
+{
+    struct slab *slab = slab_map(NULL, SLAB_HEADER + size, numa_node);
+
+    for (size_t ofs = 0; slab && ofs < slab->mapped; ofs += SLAB_SIZE) {
+        touch(slab, ofs);
+        ovs_mutex_lock(&memory_mutex);
+        get_spares_if_wanted();
+        ovs_mutex_unlock(&memory_mutex);
+    }
+    return slab ? (char *) slab + SLAB_HEADER : NULL;
+}
+
+/* Returns whether there was one to get. */
+static bool
+get_spare(struct slab_class *class)
+{
+    struct slab *slab;
+    int numa_node;
+
+    ovs_mutex_lock(&class->mutex);
+    numa_node = class->numa_node;
+    class->wanted = class->wanted && class->n_spares < class->n_wanted;
+    if (!class->wanted) {
+        ovs_mutex_unlock(&class->mutex);
+        return false;
+    }
+    ovs_mutex_unlock(&class->mutex);
+
+    slab = slab_map(class, SLAB_SIZE, numa_node);
+    if (slab) {
+        touch(slab, 0);
+    }
+    ovs_mutex_lock(&class->mutex);
+    if (slab) {
+        ovs_list_push_back(&class->spares, &slab->node);
+        class->n_spares++;
+    } else {
+        class->wanted = false;
+    }
+    ovs_mutex_unlock(&class->mutex);
+    return true;
+}
+
+static void
+get_spares(void)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(classes); i++) {
+        while (get_spare(&classes[i])) {
+            continue;
+        }
+    }
+}
+
+/* Asks for spare slabs when a quarter of 'last', the only one with room, is
+ * used. */
+static void
+want_spares(struct slab_class *class, const struct slab *last)
+    OVS_REQUIRES(class->mutex)
+{
+    if (!class->wanted && class->n_spares < class->n_wanted
+        && !last->free && last->next > last->mapped / 4) {
+        class->wanted = true;
+        class->numa_node = current_numa_node();
+        ovs_mutex_lock(&memory_mutex);
+        spares_wanted = true;
+        xpthread_cond_signal(&memory_cond);
+        ovs_mutex_unlock(&memory_mutex);
+    }
+}
+
+/* For a class without room.  NULL if there is no memory. */
+static struct slab *
+add_slab(struct slab_class *class)
+    OVS_REQUIRES(class->mutex)
+{
+    struct slab *slab;
+
+    if (class->n_spares) {
+        slab = CONTAINER_OF(ovs_list_pop_front(&class->spares), struct slab,
+                            node);
+        class->n_spares--;
+        COVERAGE_INC(acdc_slab_ready);
+    } else {
+        slab = slab_map(class, SLAB_SIZE, -1);
+        COVERAGE_INC(acdc_slab_late);
+        if (class->wanted) {
+            /* One at a time is not enough. */
+            class->n_wanted = MIN(2 * class->n_wanted, SPARES_MAX);
+        }
+    }
+    if (slab) {
+        ovs_list_push_front(&class->partial, &slab->node);
+    }
+    return slab;
+}
+
 void *
 acdc_slab_alloc(size_t size)
 {
@@ -130,22 +448,16 @@ acdc_slab_alloc(size_t size)
     void *p = NULL;
 
     if (size > OBJECT_MAX) {
-        slab = slab_map(NULL, SLAB_HEADER + size);
+        slab = slab_map(NULL, SLAB_HEADER + size, -1);
         return slab ? (char *) slab + SLAB_HEADER : NULL;
     }
 
     slab_init();
     class = &classes[(MAX(size, 1) - 1) / CACHE_LINE_SIZE];
     ovs_mutex_lock(&class->mutex);
-    if (ovs_list_is_empty(&class->partial)) {
-        slab = slab_map(class, SLAB_SIZE);
-        if (slab) {
-            ovs_list_push_front(&class->partial, &slab->node);
-        }
-    } else {
-        slab = CONTAINER_OF(ovs_list_front(&class->partial), struct slab,
-                            node);
-    }
+    slab = (ovs_list_is_empty(&class->partial)
+            ? add_slab(class)
+            : CONTAINER_OF(ovs_list_front(&class->partial), struct slab, node));
     if (slab) {
         if (slab->free) {
             p = slab->free;
@@ -157,6 +469,8 @@ acdc_slab_alloc(size_t size)
         slab->n_used++;
         if (slab_is_full(slab)) {
             ovs_list_remove(&slab->node);
+        } else if (ovs_list_is_singleton(&class->partial)) {
+            want_spares(class, slab);
         }
     }
     ovs_mutex_unlock(&class->mutex);
@@ -167,8 +481,8 @@ acdc_slab_alloc(size_t size)
 void
 acdc_slab_free(void *p)
 {
+    struct slab *slab, *spare = NULL;
     struct slab_class *class;
-    struct slab *slab;
     bool unmap = false;
 
     if (!p) {
@@ -192,11 +506,20 @@ acdc_slab_free(void *p)
     if (!--slab->n_used && !ovs_list_is_singleton(&class->partial)) {
         ovs_list_remove(&slab->node);
         unmap = true;
+        class->n_wanted = 1;
+        if (class->n_spares > 1) {
+            spare = CONTAINER_OF(ovs_list_pop_front(&class->spares),
+                                 struct slab, node);
+            class->n_spares--;
+        }
     }
     ovs_mutex_unlock(&class->mutex);
 
     if (unmap) {
         munmap(slab, slab->mapped);
+    }
+    if (spare) {
+        munmap(spare, spare->mapped);
     }
 }
 

@@ -10,11 +10,11 @@ from pathlib import Path
 LAB = Path(__file__).resolve().parents[1]
 TESTS = LAB.parent
 # Attacks are the engine's affair, which is the same, and take minutes there; the cache
-# is the userspace datapath's.
+# and the slabs are the userspace datapath's.
 PACKET = sorted(
     path
     for path in TESTS.glob("packet/test_*.py")
-    if path.stem not in ("test_hostile", "test_conn_cache")
+    if path.stem not in ("test_hostile", "test_conn_cache", "test_memory")
 )
 # Without what takes long there: 15000 connections, iperf3, each kind of tunnel.
 SYSTEM = [TESTS / f"system/test_{name}.py" for name in ("conntrack", "traffic", "tunnels", "vlan")]

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Memory of the userspace datapath (lib/acdc-slab.h)."""
+
+from __future__ import annotations
+
+import pytest
+
+from acdc_testlib.ovs import Ovs, datapath_type
+from acdc_testlib.wire import Conn, Wire
+
+pytestmark = pytest.mark.skipif(
+    datapath_type() != "netdev", reason="it is the userspace datapath's"
+)
+
+IN_SLAB = 10922
+"""Flows of 192 bytes in 2 MB."""
+
+
+def test_no_packet_waits_for_memory() -> None:
+    """The next slab is there, touched, before it is needed."""
+    with Ovs() as ovs:
+
+        def slabs(name: str) -> int:
+            return int(ovs.unixctl("coverage/read-counter", f"acdc_slab_{name}"))
+
+        wire = Wire(ovs, headers=True)
+        wire.reset()
+        ovs.vsctl("set", "open_vswitch", ".", f"other_config:acdc-max-flows={2 * IN_SLAB}")
+        ovs.set_tenant("blue", **{"other_config:max-half-open": 2 * IN_SLAB})
+        conn = Conn(wire).open()
+        late = slabs("late")
+        if not late:
+            pytest.skip("built with AddressSanitizer, which has no slabs")
+        assert slabs("ready") == 0
+        frames = [Conn(wire).guest_syn() for _ in range(IN_SLAB + 100)]
+        for i in range(0, len(frames), 64):
+            wire.egress_raw(*frames[i : i + 64])
+        assert ovs.appctl_json("acdc/stats")["datapaths"][0]["n_flows"] == len(frames) + 1
+        assert (slabs("ready"), slabs("late")) == (1, late)
+        # The one before is as it was.
+        (ack,) = conn.peer_ack(0)
+        assert not ack.has_acdc
