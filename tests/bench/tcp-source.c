@@ -53,6 +53,9 @@ struct report {
     _Atomic uint64_t go;        /* Set by the other end: begin. */
     _Atomic uint64_t streaming; /* Handshakes are done. */
     _Atomic uint64_t counted;   /* Packets that callgrind's counts are of. */
+    _Atomic uint64_t pause_ns;  /* The longest time between two polls of the
+                                 * guest's port, of anybody's doing.  The other
+                                 * end may set it to 0. */
     struct {
         _Atomic uint64_t n;
         struct sample samples[N_SAMPLES];       /* A ring. */
@@ -73,6 +76,7 @@ static struct side sides[2];
 static struct report *report;
 static uint64_t count_from, count_to;   /* Packets, for callgrind. */
 static uint8_t guest_memory[FRAME_MAX];
+static double ns_per_cycle;
 
 static uint64_t
 cpu_ns(void)
@@ -81,6 +85,22 @@ cpu_ns(void)
 
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (uint64_t) t.tv_sec * 1000000000u + (uint64_t) t.tv_nsec;
+}
+
+static void
+note_pause(void)
+{
+    static uint64_t before;
+    uint64_t now = rte_rdtsc();
+
+    if (before) {
+        uint64_t ns = (uint64_t) ((double) (now - before) * ns_per_cycle);
+
+        if (ns > report->pause_ns) {
+            report->pause_ns = ns;
+        }
+    }
+    before = now;
 }
 
 static void
@@ -125,6 +145,9 @@ receive(uint16_t port __rte_unused, uint16_t queue __rte_unused,
     if (!report->go) {
         rte_pktmbuf_free_bulk(mbufs, n_mbufs);
         return 0;
+    }
+    if (side == GUEST) {
+        note_pause();
     }
     /* It polls again, so it has dealt with the last batch. */
     atomic_store_explicit(&own->done, own->visits.pos, memory_order_release);
@@ -200,6 +223,7 @@ attach(void *arg __rte_unused)
     for (int side = GUEST; side <= NETWORK; side++) {
         uint16_t port = wait_for_port(names[side], &info);
 
+        ns_per_cycle = 1e9 / (double) rte_get_tsc_hz();
         if (!rte_eth_add_rx_callback(port, 0, receive, &sides[side])) {
             abort();
         }

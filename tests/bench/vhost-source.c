@@ -45,7 +45,8 @@ struct report {
     /* Set by the other end: */
     _Atomic uint64_t window;    /* Frames on their way in each direction, most,
                                  * at most RING / 2; 0 before it begins. */
-    /* Set here: */
+    /* Set here.  Counts only grow, and one thread writes them: see add(). */
+    _Atomic uint64_t sent, arrived; /* Frames so far, in both directions. */
     _Atomic uint64_t streaming; /* Handshakes are done. */
     _Atomic uint64_t segments;  /* Of a frame with data. */
     _Atomic uint64_t strays;    /* Frames that nobody sent. */
@@ -54,8 +55,8 @@ struct report {
         uint64_t frames, bytes; /* Arrived so far, in both directions. */
         uint64_t ns;            /* CLOCK_MONOTONIC. */
     } samples[N_SAMPLES];       /* A ring. */
-    /* Frames by the time they took; the other end may clear it. */
-    _Atomic uint64_t latencies[N_LATENCIES];
+    _Atomic uint64_t latencies[N_LATENCIES];    /* Frames by the time they
+                                                 * took. */
 };
 
 /* What one guest sends the other.  Nothing overtakes but within a batch of the
@@ -63,7 +64,8 @@ struct report {
 struct way {
     uint16_t port;              /* The sender's. */
     struct visits visits;
-    uint64_t sent, arrived;     /* Frames. */
+    uint64_t sent, arrived;     /* Frames: one that is lost makes others seem to
+                                 * arrive late, until 'window' of them are. */
     struct {
         uint64_t visit;         /* Those before it. */
         uint64_t tsc;
@@ -82,6 +84,15 @@ fail(const char *what, int error)
 {
     fprintf(stderr, "vhost-source: %s: %s\n", what, strerror(error));
     exit(EXIT_FAILURE);
+}
+
+/* Without the bus lock of an atomic addition. */
+static void
+add(_Atomic uint64_t *count, uint64_t n)
+{
+    atomic_store_explicit(
+        count, atomic_load_explicit(count, memory_order_relaxed) + n,
+        memory_order_relaxed);
 }
 
 static void
@@ -111,16 +122,17 @@ receive(struct way *way, uint16_t port)
         uint64_t bin;
 
         if (way->arrived == way->sent) {
-            report->strays++;
+            add(&report->strays, 1);
             continue;
         }
         bin = (uint64_t) ((double) (now - way->on_way[way->arrived % RING].tsc)
                           * ns_per_cycle) / LATENCY_NS;
-        report->latencies[RTE_MIN(bin, (uint64_t) N_LATENCIES - 1)]++;
+        add(&report->latencies[RTE_MIN(bin, (uint64_t) N_LATENCIES - 1)], 1);
         way->arrived++;
         frames++;
         bytes += mbufs[i]->pkt_len;
     }
+    atomic_store_explicit(&report->arrived, frames, memory_order_relaxed);
     rte_pktmbuf_free_bulk(mbufs, n);
     if (frames >= next_sample) {
         take_sample();
@@ -161,7 +173,7 @@ send_some(struct way *way, const struct way *other, int side)
         limit += lead(&way->visits);
     } else {
         limit += RTE_MIN(lead(&way->visits), (uint64_t) LEAD);
-        report->streaming = 1;
+        atomic_store_explicit(&report->streaming, 1, memory_order_relaxed);
     }
     if (way->visits.pos >= limit
         || rte_pktmbuf_alloc_bulk(pool, mbufs, max)) {
@@ -189,6 +201,7 @@ send_some(struct way *way, const struct way *other, int side)
         fail("a card refuses a frame", rte_errno);
     }
     way->sent += n;
+    add(&report->sent, n);
     /* There is room: see 'window'. */
     for (uint16_t done = 0; done < n; ) {
         done += rte_eth_tx_burst(way->port, 0, mbufs + done, n - done);

@@ -59,7 +59,8 @@ class Guest:
             raise Failure(
                 f"a guest ended with {self._process.returncode}:\n{self.log.read_text(errors='replace')[-3000:]}"
             )
-        lines = self.log.read_text(errors="replace").splitlines()
+        # The last line may not be whole yet.
+        lines = self.log.read_text(errors="replace").split("\n")[:-1]
         return [line.removeprefix(word).strip() for line in lines if line.startswith(word)]
 
     def close(self) -> None:
@@ -117,6 +118,8 @@ def turn(variant: str, guests: list[Guest], tso: bool, seconds: float) -> dict[s
         time.sleep(seconds)
         packets = received(ovs) - packets
         found = guests[0].said("result>")[n:]
+        if not found:
+            raise Failure(f"tso {'on' if tso else 'off'}, {variant}: no TCP in {seconds:g} s")
         result: dict[str, Any] = {
             "variant": variant,
             "mbits": [round(json.loads(text)["bps"] / 1e6, 1) for text in found],
@@ -132,8 +135,8 @@ def turn(variant: str, guests: list[Guest], tso: bool, seconds: float) -> dict[s
 
 def run(
     tsos: list[str], turns: int, seconds: float, say: Callable[[str], None]
-) -> list[dict[str, Any]]:
-    results: list[dict[str, Any]] = []
+) -> Iterator[dict[str, Any]]:
+    """Results one after the other."""
     OUT.mkdir(parents=True, exist_ok=True)
     for tso in tsos:
         rows: dict[str, list[dict[str, Any]]] = {v: [] for v in VARIANTS}
@@ -167,13 +170,12 @@ def run(
             say(f"tso {tso:3} {variant:8} median {result[variant]['mbits']:8.1f} Mbit/s, "
                 f"{result[variant]['ratio']:.2f} of pristine, ping {result[variant]['rtt_us']:.0f} us"
             )  # fmt: skip
-        results.append(result)
-    return results
+        yield result
 
 
 def median(values: list[float | None]) -> float:
-    """Of those there are."""
+    """Of those there are; a ping may have had no answer."""
     known = [value for value in values if value is not None]
     if not known:
-        raise Failure("a turn is too short for one measurement")
+        raise Failure("a turn has no ping")
     return statistics.median(known)
