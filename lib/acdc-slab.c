@@ -23,7 +23,7 @@
 #include "util.h"
 
 COVERAGE_DEFINE(acdc_slab_ready);       /* Slabs that were there when needed. */
-COVERAGE_DEFINE(acdc_slab_late);        /* That a thread had to wait for. */
+COVERAGE_DEFINE(acdc_slab_late);        /* Small ones instead. */
 
 /* The thread that touches memory. */
 
@@ -208,10 +208,12 @@ get_spares(void)
 
 #else
 
-/* Slabs are aligned to their size, so that an object's address gives its
- * slab.  An object of more than OBJECT_MAX bytes has a slab for itself, as
- * large as needed. */
+/* Slabs are aligned to SLAB_SIZE, so that an object's address gives its slab.
+ * Most are as large, a huge page.  Where none is ready whoever needs one has a
+ * small one of small pages, which the kernel has at once.  An object of more than
+ * OBJECT_MAX bytes has a slab for itself, as large as needed. */
 #define SLAB_SIZE ((size_t) 2 << 20)
+#define SLAB_SIZE_SMALL ((size_t) 256 << 10)
 #define OBJECT_MAX 1024
 
 struct slab {
@@ -310,7 +312,9 @@ slab_map(struct slab_class *class, size_t size, int numa_node)
 #ifdef MADV_HUGEPAGE
     /* Flows are met in no order.  With pages of 4 kB most packets of a million
      * of them would wait for the page's address as well. */
-    madvise(base + excess, size, MADV_HUGEPAGE);
+    if (size >= SLAB_SIZE) {
+        madvise(base + excess, size, MADV_HUGEPAGE);
+    }
 #endif
     prefer_numa_node(base + excess, size, numa_node);
 
@@ -397,14 +401,11 @@ get_spares(void)
     }
 }
 
-/* Asks for spare slabs when a quarter of 'last', the only one with room, is
- * used. */
 static void
-want_spares(struct slab_class *class, const struct slab *last)
+ask_for_spares(struct slab_class *class)
     OVS_REQUIRES(class->mutex)
 {
-    if (!class->wanted && class->n_spares < class->n_wanted
-        && !last->free && last->next > last->mapped / 4) {
+    if (!class->wanted && class->n_spares < class->n_wanted) {
         class->wanted = true;
         class->numa_node = current_numa_node();
         ovs_mutex_lock(&memory_mutex);
@@ -427,12 +428,13 @@ add_slab(struct slab_class *class)
         class->n_spares--;
         COVERAGE_INC(acdc_slab_ready);
     } else {
-        slab = slab_map(class, SLAB_SIZE, -1);
+        slab = slab_map(class, SLAB_SIZE_SMALL, -1);
         COVERAGE_INC(acdc_slab_late);
         if (class->wanted) {
             /* One at a time is not enough. */
             class->n_wanted = MIN(2 * class->n_wanted, SPARES_MAX);
         }
+        ask_for_spares(class);
     }
     if (slab) {
         ovs_list_push_front(&class->partial, &slab->node);
@@ -469,8 +471,9 @@ acdc_slab_alloc(size_t size)
         slab->n_used++;
         if (slab_is_full(slab)) {
             ovs_list_remove(&slab->node);
-        } else if (ovs_list_is_singleton(&class->partial)) {
-            want_spares(class, slab);
+        } else if (ovs_list_is_singleton(&class->partial)
+                   && !slab->free && slab->next > slab->mapped / 4) {
+            ask_for_spares(class);
         }
     }
     ovs_mutex_unlock(&class->mutex);

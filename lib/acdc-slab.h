@@ -9,7 +9,7 @@
  * The kernel fills memory with zeros when it is touched for the first time, a
  * huge page in 0.2 ms, and in a virtual machine whose host has yet to find one in 5.
  * So that no packet waits for that, another thread touches what will be needed
- * next.
+ * next, and objects are in small pages where it is late.
  *
  * Thread-safe. */
 

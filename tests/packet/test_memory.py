@@ -14,11 +14,12 @@ pytestmark = pytest.mark.skipif(
 )
 
 IN_SLAB = 10922
-"""Flows of 192 bytes in 2 MB."""
+"""Flows of 192 bytes in 2 MB, a slab; 1365 are in a small one."""
 
 
 def test_no_packet_waits_for_memory() -> None:
-    """The next slab is there, touched, before it is needed."""
+    """The next slab is there, touched, before it is needed, but for the first: until
+    that is ready, a few milliseconds, small ones are taken."""
     with Ovs() as ovs:
 
         def slabs(name: str) -> int:
@@ -33,11 +34,12 @@ def test_no_packet_waits_for_memory() -> None:
         if not late:
             pytest.skip("built with AddressSanitizer, which has no slabs")
         assert slabs("ready") == 0
-        frames = [Conn(wire).guest_syn() for _ in range(IN_SLAB + 100)]
+        frames = [Conn(wire).guest_syn() for _ in range(IN_SLAB + 8000)]
         for i in range(0, len(frames), 64):
             wire.egress_raw(*frames[i : i + 64])
         assert ovs.appctl_json("acdc/stats")["datapaths"][0]["n_flows"] == len(frames) + 1
-        assert (slabs("ready"), slabs("late")) == (1, late)
+        assert slabs("ready") == 2
+        assert slabs("late") <= 5
         # The one before is as it was.
         (ack,) = conn.peer_ack(0)
         assert not ack.has_acdc
