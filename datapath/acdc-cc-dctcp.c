@@ -15,7 +15,8 @@ static void
 dctcp_round(struct acdc_law *l, const struct acdc_params *params,
             uint32_t ce, uint32_t total)
 {
-    uint64_t f = acdc_div64((uint64_t) ce << ACDC_FIX_SHIFT, total);
+    /* Most rounds have no marks, and a division takes long. */
+    uint64_t f = ce ? acdc_div64((uint64_t) ce << ACDC_FIX_SHIFT, total) : 0;
     uint64_t g = params->gain;
 
     l->dctcp.alpha = (uint32_t) (((ACDC_FIX_ONE - g) * l->dctcp.alpha + g * f)

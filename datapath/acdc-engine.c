@@ -46,6 +46,7 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
     ctx.exid = (uint16_t) acdc_a32_read(&ctx.acdc->exid);
     ctx.now_us = (uint32_t) acdc_div64(now, 1000);
     ctx.now_ms = (uint32_t) acdc_div64(now, 1000000);
+    ctx.rtt_bucket = ctx.n_rtts = 0;
 
     basis = acdc_hash_basis(ctx.acdc, port);
     for (i = 0; i < n; i++) {
@@ -68,4 +69,5 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
     if (!ACDC_COUNT_AT_ONCE) {
         flush_counters(&ctx);
     }
+    acdc_rtt_flush(&ctx);
 }

@@ -186,7 +186,7 @@ sample_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
     f->srtt_us8 = f->srtt_us8 ? f->srtt_us8 + rtt - f->srtt_us8 / 8
                               : rtt * 8;
     ACDC_COUNT(ctx, RTT_SAMPLES, 1);
-    acdc_rtt_record(ctx->slot, rtt);
+    acdc_rtt_record(ctx, rtt);
 }
 
 /* Whether the far guest acknowledges at once what solicit_ack() sends.  One that

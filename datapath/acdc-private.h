@@ -244,6 +244,7 @@ struct acdc_ctx {
     enum acdc_dir dir;
     uint16_t exid;
     uint32_t now_us, now_ms;
+    uint32_t rtt_bucket, n_rtts;        /* See acdc_rtt_record(). */
     /* Without ACDC_COUNT_AT_ONCE: */
     uint64_t counted;           /* A bit for each that may have grown of ... */
     uint32_t counters[ACDC_N_COUNTERS]; /* ... added to 'slot' at the end. */
@@ -328,7 +329,9 @@ acdc_policy_params(const struct acdc_policy *policy, int rule)
 
 /* acdc-stats.c ------------------------------------------------------------- */
 
-void acdc_rtt_record(struct acdc_slot_stats *, uint32_t rtt_us);
+/* For the tenant's percentiles, once acdc_rtt_flush() was called. */
+void acdc_rtt_record(struct acdc_ctx *, uint32_t rtt_us);
+void acdc_rtt_flush(struct acdc_ctx *);
 
 /* acdc-egress.c, acdc-ingress.c, acdc-handshake.c -------------------------- */
 

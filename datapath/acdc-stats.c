@@ -70,9 +70,26 @@ rtt_of_bucket(unsigned int bucket)
 }
 
 void
-acdc_rtt_record(struct acdc_slot_stats *slot, uint32_t rtt_us)
+acdc_rtt_flush(struct acdc_ctx *ctx)
 {
-    acdc_a64_add(&slot->rtt[rtt_bucket(rtt_us)], 1);
+    if (ctx->n_rtts) {
+        acdc_a64_add(&ctx->slot->rtt[ctx->rtt_bucket], ctx->n_rtts);
+        ctx->n_rtts = 0;
+    }
+}
+
+/* Of one bucket in a row they are added together: an atomic addition waits for
+ * all that a processor has under way. */
+void
+acdc_rtt_record(struct acdc_ctx *ctx, uint32_t rtt_us)
+{
+    unsigned int bucket = rtt_bucket(rtt_us);
+
+    if (bucket != ctx->rtt_bucket) {
+        acdc_rtt_flush(ctx);
+        ctx->rtt_bucket = bucket;
+    }
+    ctx->n_rtts++;
 }
 
 static uint64_t
