@@ -26,7 +26,6 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
 {
     struct acdc_tenant *tenant = acdc_ptr_load(&port->tenant);
     struct acdc_ctx ctx;
-    uint64_t basis;
     unsigned int i;
 
     if (!tenant) {
@@ -42,16 +41,17 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
     ctx.policy = acdc_ptr_load(&tenant->policy);
     ctx.table = acdc_ptr_load(&ctx.acdc->table);
     ctx.slot = &tenant->slots[acdc_slot()];
+    ctx.basis = acdc_hash_basis(ctx.acdc, port->idx);
     ctx.dir = dir;
+    ctx.port_key = (uint16_t) (port->idx * 2);
     ctx.exid = (uint16_t) acdc_a32_read(&ctx.acdc->exid);
     ctx.now_us = (uint32_t) acdc_div64(now, 1000);
     ctx.now_ms = (uint32_t) acdc_div64(now, 1000000);
     ctx.rtt_bucket = ctx.n_rtts = 0;
 
-    basis = acdc_hash_basis(ctx.acdc, port);
     for (i = 0; i < n; i++) {
         if (acdc_likely(acdc_pkt_parse(&pkts[i], ctx.exid))) {
-            acdc_table_set_key(&ctx, &pkts[i], basis);
+            acdc_table_set_key(&ctx, &pkts[i]);
         } else {
             acdc_count(&ctx, pkts[i].reason, 1);
             if (dir == ACDC_INGRESS

@@ -175,5 +175,5 @@ acdc_flow_do_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (state == ACDC_FLOW_CLOSED && f->state != ACDC_FLOW_CLOSED) {
         ACDC_COUNT(ctx, FLOWS_CLOSED, 1);
     }
-    acdc_flow_set_state(f, state);
+    acdc_flow_set_state(ctx, f, state);
 }

@@ -207,8 +207,8 @@ accept_offer(struct acdc_ctx *ctx, struct acdc_pkt *p)
 static void
 restart(struct acdc_ctx *ctx, struct acdc_flow *f)
 {
-    acdc_flow_uncount(f);
-    f->flags &= ACDC_F_V6;
+    acdc_flow_uncount(ctx->tenant, f);
+    f->flags = 0;
     f->n_syns = 0;
     f->mss = 0;
     f->dupacks = 0;
@@ -223,8 +223,9 @@ restart(struct acdc_ctx *ctx, struct acdc_flow *f)
     f->policy_gen = 0;
     f->active_ms = ctx->now_ms;
     memset(&f->law, 0, sizeof f->law);
-    acdc_flow_set_state(f, ctx->dir == ACDC_EGRESS ? ACDC_FLOW_SYN_SENT
-                                                   : ACDC_FLOW_SYN_RECEIVED);
+    acdc_flow_set_state(ctx, f,
+                        ctx->dir == ACDC_EGRESS ? ACDC_FLOW_SYN_SENT
+                                                : ACDC_FLOW_SYN_RECEIVED);
     ACDC_COUNT(ctx, FLOWS_CREATED, 1);
 }
 
@@ -365,7 +366,7 @@ settle(struct acdc_ctx *ctx, struct acdc_flow *f,
            == ACDC_TCP_ECE) {
         f->flags |= ACDC_F_GUEST_ECN;
     }
-    acdc_flow_set_counted(f, capable);
+    acdc_flow_set_counted(ctx, f, capable);
     settle_wscale(f);
     if (!(f->flags & ACDC_F_LAW)) {
         settle_mss(f, synack);
@@ -411,7 +412,7 @@ acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
     } else if ((f->flags & ACDC_F_CAPABLE) && !offered) {
         /* Sent again, now without the option.  If an earlier one arrives, the
          * other end's feedback will tell. */
-        acdc_flow_set_counted(f, false);
+        acdc_flow_set_counted(ctx, f, false);
         acdc_flow_start_law(ctx, f, params);
     }
     return true;
@@ -450,7 +451,7 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
      * whatever was sent after that. */
     settle(ctx, f, params, p, (f->flags & ACDC_F_OFFERED)
                               && (f->flags & ACDC_F_PEER));
-    acdc_flow_set_state(f, ACDC_FLOW_ESTABLISHED);
+    acdc_flow_set_state(ctx, f, ACDC_FLOW_ESTABLISHED);
     f->peer_edge = p->ack + acdc_pkt_window(p);
     f->peer_window = (uint16_t) (acdc_pkt_window(p) >> f->peer_wscale);
     return true;

@@ -155,7 +155,7 @@ note_silence(struct acdc_ctx *ctx, struct acdc_flow *f,
 {
     f->silent += acked;
     if (f->silent > 4 * (uint64_t) f->law.wnd + 64 * (uint64_t) f->mss) {
-        acdc_flow_set_counted(f, false);
+        acdc_flow_set_counted(ctx, f, false);
         acdc_law_switch(&f->law, acdc_flow_algorithm(f, params));
         ACDC_COUNT(ctx, FEEDBACK_LOST, 1);
     }
@@ -517,15 +517,16 @@ note_data(struct acdc_flow *f, const struct acdc_pkt *p, bool near)
  * this was under way and the connection is dead the guest answers with another
  * RST. */
 static void
-note_alive(struct acdc_flow *f, const struct acdc_pkt *p, bool near)
+note_alive(const struct acdc_ctx *ctx, struct acdc_flow *f,
+           const struct acdc_pkt *p, bool near)
 {
     uint32_t fins = f->flags & (ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER);
 
     if (f->state == ACDC_FLOW_CLOSED && !(p->tcp_flags & ACDC_TCP_RST)
         && fins != (ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER)
         && is_plausible(f, p, near)) {
-        acdc_flow_set_state(f, fins ? ACDC_FLOW_CLOSING
-                                    : ACDC_FLOW_ESTABLISHED);
+        acdc_flow_set_state(ctx, f, fins ? ACDC_FLOW_CLOSING
+                                         : ACDC_FLOW_ESTABLISHED);
     }
 }
 
@@ -699,7 +700,7 @@ ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
             report = read_feedback(ctx, f, p, &d_ce, &d_total);
             if (report == REPORT_GOOD && !(f->flags & ACDC_F_CAPABLE)) {
                 /* It speaks again. */
-                acdc_flow_set_counted(f, true);
+                acdc_flow_set_counted(ctx, f, true);
                 acdc_law_switch(&f->law, acdc_flow_algorithm(f, params));
             }
         }
@@ -728,9 +729,9 @@ ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
     if ((f->state == ACDC_FLOW_SYN_RECEIVED || f->state == ACDC_FLOW_SYN_SENT)
         && (p->tcp_flags & ACDC_TCP_ACK)
         && seq_after(p->ack, f->iss) && !seq_after(p->ack, f->snd_nxt)) {
-        acdc_flow_set_state(f, ACDC_FLOW_ESTABLISHED);
+        acdc_flow_set_state(ctx, f, ACDC_FLOW_ESTABLISHED);
     }
-    note_alive(f, p, near);
+    note_alive(ctx, f, p, near);
     if ((p->tcp_flags & ACDC_TCP_ACK) && !(p->tcp_flags & ACDC_TCP_RST)) {
         process_ack(ctx, f, params, p, near, fack, report, d_ce, d_total,
                     &duplicate, &update);

@@ -2,9 +2,37 @@
 
 /* The userspace half of acdc-platform.h that is not inline. */
 
+#include <pthread.h>
 #include <sched.h>
+#include <sys/mman.h>
 
 #include "acdc-platform.h"
+
+#ifdef ACDC_ARENA
+char *acdc_arena;
+
+bool
+acdc_arena_reserve(void)
+{
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    bool reserved;
+
+    pthread_mutex_lock(&mutex);
+    if (!acdc_arena) {
+        void *p = mmap(NULL, ACDC_ARENA_SIZE + ACDC_ARENA_ALIGN, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+        if (p != MAP_FAILED) {
+            /* What is too much costs nothing. */
+            acdc_arena = (char *) p
+                         + (-(uintptr_t) p & (ACDC_ARENA_ALIGN - 1));
+        }
+    }
+    reserved = acdc_arena != NULL;
+    pthread_mutex_unlock(&mutex);
+    return reserved;
+}
+#endif
 
 void
 acdc_lock_slow(acdc_lock_t *l)

@@ -53,6 +53,20 @@ typedef u64 acdc_a64;
 #define acdc_ptr_load(P) smp_load_acquire(P)
 #define acdc_ptr_store(P, V) smp_store_release(P, V)
 
+/* Such a pointer to a flow, of which there are three for each flow.  In user
+ * space it may be a number. */
+struct acdc_flow;
+typedef struct acdc_flow *acdc_link;
+static inline struct acdc_flow *acdc_link_load(const acdc_link *l)
+{
+    return smp_load_acquire(l);
+}
+static inline void acdc_link_store(acdc_link *l, struct acdc_flow *f)
+{
+    smp_store_release(l, f);
+}
+static inline bool acdc_arena_reserve(void) { return true; }
+
 /* For what runs outside of acdc_process(). */
 static inline void acdc_read_lock(void) { rcu_read_lock(); }
 static inline void acdc_read_unlock(void) { rcu_read_unlock(); }
@@ -112,6 +126,14 @@ static inline u64 acdc_div64(u64 a, u64 b) { return div64_u64(a, b); }
 #include <stdint.h>
 #include <string.h>
 
+#if defined __SANITIZE_ADDRESS__
+#define ACDC_ASAN 1
+#elif defined __has_feature
+#if __has_feature(address_sanitizer)
+#define ACDC_ASAN 1
+#endif
+#endif
+
 #define acdc_likely(X) __builtin_expect(!!(X), 1)
 #define acdc_unlikely(X) __builtin_expect(!!(X), 0)
 /* For what is worth a copy where it is needed most. */
@@ -138,13 +160,53 @@ typedef uint64_t acdc_a64;
 #define acdc_ptr_load(P) __atomic_load_n(P, __ATOMIC_ACQUIRE)
 #define acdc_ptr_store(P, V) __atomic_store_n(P, V, __ATOMIC_RELEASE)
 
+/* Such a pointer to a flow.  All flows lie in one range of addresses, so that
+ * 32 bits are enough, but where each is to be on its own, for
+ * AddressSanitizer. */
+struct acdc_flow;
+#if UINTPTR_MAX > UINT32_MAX && !defined ACDC_ASAN
+#define ACDC_ARENA 1
+#define ACDC_ARENA_SIZE ((size_t) 8 << 32)
+#define ACDC_ARENA_ALIGN ((size_t) 2 << 20)
+/* Aligned so; of its first 8 bytes nothing is ever a flow's. */
+extern char *acdc_arena;                /* In acdc-platform-user.c. */
+/* Reserves the addresses, at the first call; there is no memory yet.  Returns
+ * false if there are not enough.  acdc_create() calls it, before there can be
+ * a link. */
+bool acdc_arena_reserve(void);
+typedef uint32_t acdc_link;             /* In units of 8 bytes; 0: NULL. */
+static inline struct acdc_flow *acdc_link_load(const acdc_link *l)
+{
+    uint64_t link = __atomic_load_n(l, __ATOMIC_ACQUIRE);
+    /* Has no branch: which flow has another behind it nobody can predict. */
+    uint64_t base = (uint64_t) (uintptr_t) acdc_arena & -(uint64_t) (link != 0);
+    return (struct acdc_flow *) (uintptr_t) (base + link * 8);
+}
+static inline void acdc_link_store(acdc_link *l, struct acdc_flow *f)
+{
+    uint64_t link = f ? (uint64_t) ((char *) f - acdc_arena) / 8 : 0;
+    __atomic_store_n(l, (uint32_t) link, __ATOMIC_RELEASE);
+}
+#else
+typedef struct acdc_flow *acdc_link;
+static inline struct acdc_flow *acdc_link_load(const acdc_link *l)
+{
+    return acdc_ptr_load(l);
+}
+static inline void acdc_link_store(acdc_link *l, struct acdc_flow *f)
+{
+    acdc_ptr_store(l, f);
+}
+static inline bool acdc_arena_reserve(void) { return true; }
+#endif
+
 /* A thread of ovs-vswitchd is in a read section until it quiesces. */
 static inline void acdc_read_lock(void) { }
 static inline void acdc_read_unlock(void) { }
 
-/* A spinlock of four bytes: the flow table has one a connection, and PMD
- * threads must never sleep. */
-typedef uint32_t acdc_lock_t;
+/* A spinlock of one byte: the flow table has one a connection, and PMD threads
+ * must never sleep. */
+typedef uint8_t acdc_lock_t;
 static inline void acdc_lock_init(acdc_lock_t *l) { *l = 0; }
 void acdc_lock_slow(acdc_lock_t *);     /* In acdc-platform-user.c. */
 static inline void acdc_lock(acdc_lock_t *l)
@@ -249,11 +311,17 @@ struct acdc_rcu {
  * has left it.  Any context.  Never fails. */
 void acdc_host_defer(struct acdc_rcu *r);
 
-/* Zeroed memory, aligned to a cache line; NULL if there is none.  'atomic'
- * says that the caller must not sleep.  Small objects (flows) and the bucket
- * array alike. */
-void *acdc_host_alloc(size_t size, bool atomic);
+/* Zeroed memory, aligned to a cache line; NULL if there is none.  Called by the
+ * configuration thread, which may sleep.  Small objects and the bucket array
+ * alike. */
+void *acdc_host_alloc(size_t size);
 void acdc_host_free(void *p);
+
+/* Zeroed memory of a flow, aligned to 8 bytes, in acdc_arena where there is
+ * one; NULL if there is none.  Must not sleep.  There are millions of these, of
+ * two sizes. */
+void *acdc_host_alloc_flow(size_t size);
+void acdc_host_free_flow(void *p);
 
 /* Makes room for 'n' bytes in front of the packet, or takes the first 'n'
  * bytes away.  Both update 'p->data', 'p->len' and 'p->hlen' and return the

@@ -53,10 +53,11 @@ acdc_create(const struct acdc_config *cfg)
         .idle_timeout = ACDC_IDLE_TIMEOUT_DEFAULT,
         .exid = ACDC_OPT_EXID,
     };
-    struct acdc *a = acdc_host_alloc(sizeof *a, false);
+    struct acdc *a = acdc_arena_reserve() ? acdc_host_alloc(sizeof *a) : NULL;
 
     if (a) {
         acdc_lock_init(&a->lock);
+        a->n_refs = 1;
         a->seed = acdc_host_seed();
         set_config(a, cfg ? cfg : &def);
     }
@@ -88,6 +89,24 @@ acdc_config_set(struct acdc *a, const struct acdc_config *c)
     return error;
 }
 
+/* Takes away one of 'n_refs', of the port with index 'idx' if there was one. */
+static void
+unref(struct acdc *a, const uint16_t *idx)
+{
+    bool last;
+
+    acdc_lock(&a->lock);
+    if (idx) {
+        acdc_ptr_store(&a->port_dir->ports[*idx], NULL);
+    }
+    last = !--a->n_refs;
+    acdc_unlock(&a->lock);
+    if (last) {
+        acdc_host_free(a->port_dir);
+        acdc_host_free(a);
+    }
+}
+
 void
 acdc_destroy(struct acdc *a)
 {
@@ -100,7 +119,7 @@ acdc_destroy(struct acdc *a)
     if (a->table) {
         defer_free(&a->table->rcu);
     }
-    acdc_host_free(a);
+    unref(a, NULL);
 }
 
 /* Tenants. ----------------------------------------------------------------- */
@@ -144,7 +163,7 @@ make_policy(struct acdc *a, const struct acdc_tenant_config *tc, int *error)
     }
     *error = ENOMEM;
     policy = acdc_host_alloc(sizeof *policy
-                             + tc->n_rules * sizeof policy->rules[0], false);
+                             + tc->n_rules * sizeof policy->rules[0]);
     if (!policy) {
         return NULL;
     }
@@ -187,9 +206,9 @@ acdc_tenant_set(struct acdc *a, const struct acdc_tenant_config *tc)
         return 0;
     }
 
-    t = acdc_host_alloc(sizeof *t, false);
+    t = acdc_host_alloc(sizeof *t);
     if (t) {
-        t->slots = acdc_host_alloc(ACDC_N_SLOTS * sizeof *t->slots, false);
+        t->slots = acdc_host_alloc(ACDC_N_SLOTS * sizeof *t->slots);
     }
     if (!t || !t->slots) {
         acdc_host_free(t);
@@ -215,6 +234,16 @@ free_tenant(struct acdc_rcu *rcu)
     acdc_host_free(t);
 }
 
+/* Any thread.  The engine may have been destroyed meanwhile. */
+static void
+free_port(struct acdc_rcu *rcu)
+{
+    struct acdc_port *port = (struct acdc_port *) rcu;
+
+    unref(port->acdc, &port->idx);
+    acdc_host_free(port);
+}
+
 static void
 unbind(struct acdc *a, struct acdc_port **link)
 {
@@ -228,7 +257,8 @@ unbind(struct acdc *a, struct acdc_port **link)
     acdc_ptr_store(link, port->next);
     acdc_flush(a, NULL, &port->port_no);
     acdc_count_add(&port->owner->n_ports, -1);
-    defer_free(&port->rcu);
+    port->rcu.free = free_port;
+    acdc_host_defer(&port->rcu);
 }
 
 int
@@ -273,6 +303,50 @@ find_port(struct acdc *a, uint32_t port_no)
     return NULL;
 }
 
+/* Makes the directory, or one twice as large. */
+static bool
+grow_port_dir(struct acdc *a)
+{
+    struct acdc_port_dir *old = a->port_dir;
+    uint32_t size = old ? 2 * old->size : 16;
+    struct acdc_port_dir *new;
+
+    if (size > ACDC_PORTS_MAX) {
+        return false;
+    }
+    new = acdc_host_alloc(sizeof *new + size * sizeof new->ports[0]);
+    if (!new) {
+        return false;
+    }
+    new->size = size;
+    acdc_lock(&a->lock);
+    if (old) {
+        memcpy(new->ports, old->ports, old->size * sizeof old->ports[0]);
+    }
+    acdc_ptr_store(&a->port_dir, new);
+    acdc_unlock(&a->lock);
+    if (old) {
+        defer_free(&old->rcu);
+    }
+    return true;
+}
+
+/* Sets '*idx' to that of a free place in the directory.  Returns false if there
+ * is none. */
+static bool
+find_place(struct acdc *a, uint16_t *idx)
+{
+    uint32_t i = 0;
+
+    /* Others only free places meanwhile. */
+    while (a->port_dir && i < a->port_dir->size
+           && acdc_ptr_load(&a->port_dir->ports[i])) {
+        i++;
+    }
+    *idx = (uint16_t) i;
+    return (a->port_dir && i < a->port_dir->size) || grow_port_dir(a);
+}
+
 struct acdc_port *
 acdc_port_bind(struct acdc *a, uint32_t port_no, const char *port_name,
                const char *tenant, uint32_t mtu)
@@ -290,21 +364,25 @@ acdc_port_bind(struct acdc *a, uint32_t port_no, const char *port_name,
         acdc_a32_set(&(*pp)->mtu, mtu);
         return *pp;
     }
-    port = acdc_host_alloc(sizeof *port, false);
-    if (!port || acdc_table_ensure(a)) {
+    port = acdc_host_alloc(sizeof *port);
+    if (!port || acdc_table_ensure(a) || !find_place(a, &port->idx)) {
         acdc_host_free(port);
         return NULL;
     }
     if (pp) {
         unbind(a, pp);
     }
+    port->acdc = a;
     port->owner = port->tenant = t;
     port->port_no = port_no;
-    port->hash = ++a->port_seq;
     acdc_a32_set(&port->mtu, mtu);
     memcpy(port->name, port_name,
            len < ACDC_NAME_LEN ? len : ACDC_NAME_LEN - 1);
     acdc_count_add(&t->n_ports, 1);
+    acdc_lock(&a->lock);
+    a->n_refs++;
+    acdc_ptr_store(&a->port_dir->ports[port->idx], port);
+    acdc_unlock(&a->lock);
     port->next = a->ports;
     acdc_ptr_store(&a->ports, port);
     return port;

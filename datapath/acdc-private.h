@@ -48,7 +48,6 @@ enum {
 
 /* acdc_flow.flags. */
 enum {
-    ACDC_F_V6 = 1 << 0,
     ACDC_F_DEAD = 1 << 1,           /* Unlinked: touch nothing but the lock. */
     ACDC_F_OFFERED = 1 << 2,        /* We sent the capability, once. */
     ACDC_F_PEER = 1 << 3,           /* The other end sent it, once. */
@@ -91,13 +90,15 @@ enum {
  * the first one is seldom written, the third one is for packets to the guest. */
 struct acdc_flow {
     /* Found by, immutable but for 'next' (table lock, RCU). */
-    struct acdc_flow *next;
-    struct acdc_port *port;
-    uint64_t addrs;             /* be.  IPv4: local and remote, as in a packet
-                                 * of the guest, never 0.  0: IPv6, see struct
-                                 * acdc_flow6. */
-    uint32_t ports;             /* be.  Likewise. */
-    uint32_t hash;
+    acdc_link next;
+    uint32_t ports;             /* be.  Local and remote, as in a packet of the
+                                 * guest. */
+    uint32_t addrs[2];          /* be.  Likewise of IPv4.  IPv6: a hash of those
+                                 * in struct acdc_flow6.  See
+                                 * acdc_flow_addrs(). */
+    acdc_lock_t lock;
+    uint8_t spare;
+    uint16_t port_key;          /* acdc_port.idx times 2, plus 1: IPv6. */
 
     /* All that follows: 'lock'.  Seldom written: what is most often to be what
      * it is already is looked at before. */
@@ -125,7 +126,6 @@ struct acdc_flow {
     uint16_t sack_loss : 1;     /* SACK showed loss in this window. */
 
     /* With each packet: */
-    acdc_lock_t lock;
     uint32_t flags;
     uint32_t seen_ms;           /* Last packet. */
     uint32_t active_ms;         /* Data of the guest sent or acknowledged. */
@@ -196,6 +196,7 @@ struct acdc_tenant {
 struct acdc_port {
     struct acdc_rcu rcu;
     struct acdc_port *next;     /* As in acdc_tenant. */
+    struct acdc *acdc;
     struct acdc_tenant *owner;  /* Immutable. */
     struct acdc_tenant *tenant; /* The same, NULL once unbound; RCU, written
                                  * under acdc.lock. */
@@ -203,10 +204,22 @@ struct acdc_port {
     acdc_a32 unseen_ms;         /* When the guest last got TCP that the engine
                                  * cannot follow, a fragment; 0: never. */
     uint32_t port_no;
-    uint32_t hash;              /* Differs between ports. */
+    uint16_t idx;               /* In acdc_port_dir. */
     acdc_count_t n_flows;
     char name[ACDC_NAME_LEN];
 };
+
+/* Ports by acdc_port.idx, so that a flow need not have a pointer.  A port stays
+ * here until it is freed: who has one of its flows under RCU finds it. */
+struct acdc_port_dir {
+    struct acdc_rcu rcu;
+    uint32_t size;
+    struct acdc_port *ports[];  /* acdc.lock to write, and for as long as it is
+                                 * copied to a larger one; NULL: free, which
+                                 * only the configuration thread changes. */
+};
+
+enum { ACDC_PORTS_MAX = 1 << 15 };      /* See acdc_flow.port_key. */
 
 struct acdc_table {
     struct acdc_rcu rcu;
@@ -214,7 +227,7 @@ struct acdc_table {
     /* RCU; written under acdc.lock: */
     struct acdc_table *old;     /* Of another size, whose flows move over to
                                  * this one; most often NULL. */
-    struct acdc_flow *buckets[];
+    acdc_link buckets[];
 };
 
 struct acdc {
@@ -226,11 +239,13 @@ struct acdc {
     uint32_t evict_hand;        /* Bucket; 'lock'. */
     uint32_t sweep_hand;        /* Bucket; configuration thread. */
     uint32_t gen;               /* Last acdc_policy.gen; likewise. */
-    uint32_t port_seq;
+    uint32_t n_refs;            /* Ports not yet freed, and 1 until
+                                 * acdc_destroy(); 'lock'. */
     acdc_a32 max_flows, idle_timeout_ms, exid;
     acdc_count_t n_flows, n_flows6, n_closed, n_half_open, n_tenants;
     struct acdc_tenant *tenants;
     struct acdc_port *ports;
+    struct acdc_port_dir *port_dir;     /* RCU; NULL until a port is bound. */
 };
 
 /* One call of acdc_process(). */
@@ -241,7 +256,9 @@ struct acdc_ctx {
     const struct acdc_policy *policy;
     struct acdc_slot_stats *slot;
     struct acdc_table *table;   /* As of the beginning. */
+    uint64_t basis;             /* acdc_hash_basis() of the port. */
     enum acdc_dir dir;
+    uint16_t port_key;          /* Of the port's flows of IPv4. */
     uint16_t exid;
     uint32_t now_us, now_ms;
     uint32_t rtt_bucket, n_rtts;        /* See acdc_rtt_record(). */
@@ -249,6 +266,27 @@ struct acdc_ctx {
     uint64_t counted;           /* A bit for each that may have grown of ... */
     uint32_t counters[ACDC_N_COUNTERS]; /* ... added to 'slot' at the end. */
 };
+
+static inline uint64_t
+acdc_flow_addrs(const struct acdc_flow *f)
+{
+    return acdc_load64(f->addrs);
+}
+
+static inline bool
+acdc_flow_is_v6(const struct acdc_flow *f)
+{
+    return f->port_key & 1;
+}
+
+/* RCU read section. */
+static inline struct acdc_port *
+acdc_flow_port(const struct acdc *a, const struct acdc_flow *f)
+{
+    const struct acdc_port_dir *dir = acdc_ptr_load(&a->port_dir);
+
+    return acdc_ptr_load(&dir->ports[f->port_key / 2]);
+}
 
 /* Milliseconds from 'since' to 'now', which may be weeks.  0 if that is
  * negative: another thread's clock may be a little ahead of ours. */
@@ -305,10 +343,13 @@ struct acdc_flow *acdc_flow_create(struct acdc_ctx *, struct acdc_pkt *,
                                    enum acdc_counter *why);
 /* Unlinks and frees, unless another thread did. */
 bool acdc_flow_remove(struct acdc *, struct acdc_flow *);
-/* Changes 'state' and the counts that go with it; flow's lock held. */
-void acdc_flow_set_state(struct acdc_flow *, enum acdc_flow_state);
-void acdc_flow_set_counted(struct acdc_flow *, bool capable);
-void acdc_flow_uncount(struct acdc_flow *);
+/* Changes 'state' and the counts that go with it; flow's lock held.  The flow is
+ * one of the port's. */
+void acdc_flow_set_state(const struct acdc_ctx *, struct acdc_flow *,
+                         enum acdc_flow_state);
+void acdc_flow_set_counted(const struct acdc_ctx *, struct acdc_flow *,
+                           bool capable);
+void acdc_flow_uncount(struct acdc_tenant *, struct acdc_flow *);
 struct acdc_end {
     uint8_t addr[16];           /* be; of IPv4 it is IPv4-mapped. */
     uint16_t port;
@@ -413,7 +454,9 @@ acdc_flow_env(const struct acdc_ctx *ctx, const struct acdc_flow *f,
     env->srtt_us = f->srtt_us8 / 8;
     env->one_segment = params->small_windows && acdc_flow_is_prompt(f)
                        && (f->flags & ACDC_F_SOLICITED);
-    env->salt = f->hash;
+    /* Of 'basis' guests know nothing. */
+    env->salt = (uint32_t) ((acdc_flow_addrs(f) ^ f->ports) * ctx->basis
+                            >> 32);
 }
 
 void acdc_flow_start_law(const struct acdc_ctx *, struct acdc_flow *,

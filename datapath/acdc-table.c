@@ -29,11 +29,15 @@ static void
 prefetch_ahead(const struct acdc_table *t, uint32_t hand, size_t size)
 {
     const struct acdc_flow *f
-        = acdc_ptr_load(&t->buckets[(hand + 16) & t->mask]);
-    unsigned int ofs;
+        = acdc_link_load(&t->buckets[(hand + 16) & t->mask]);
+    size_t ofs;
 
-    for (ofs = 0; f && ofs < size; ofs += ACDC_CACHE_LINE) {
-        ACDC_PREFETCH((const char *) f + ofs);
+    if (f) {
+        for (ofs = 0; ofs < size - 1; ofs += ACDC_CACHE_LINE) {
+            ACDC_PREFETCH((const char *) f + ofs);
+        }
+        /* It may begin anywhere in a cache line. */
+        ACDC_PREFETCH((const char *) f + size - 1);
     }
 }
 
@@ -47,26 +51,36 @@ free_host_memory(struct acdc_rcu *rcu)
 static void
 free_flow(struct acdc_rcu *rcu)
 {
-    acdc_host_free((char *) rcu - offsetof(struct acdc_flow, rcu));
+    acdc_host_free_flow((char *) rcu - offsetof(struct acdc_flow, rcu));
+}
+
+static uint32_t
+flow_hash(const struct acdc *a, const struct acdc_flow *f)
+{
+    return acdc_hash(acdc_hash_basis(a, f->port_key / 2), f->ports,
+                     acdc_flow_addrs(f));
 }
 
 /* Moves the flows of one bucket, from the end of its chain: who is on the way
  * along it and meets a flow that is moved now has met all others, and finds this
  * one there or in 'new'.  Table lock held. */
 static void
-move_bucket(struct acdc_flow **from, struct acdc_table *new)
+move_bucket(const struct acdc *a, acdc_link *from, struct acdc_table *new)
 {
-    while (*from) {
-        struct acdc_flow **link = from;
-        struct acdc_flow **to;
+    struct acdc_flow *f, *next;
 
-        while ((*link)->next) {
-            link = &(*link)->next;
+    while ((f = acdc_link_load(from))) {
+        acdc_link *link = from;
+        acdc_link *to;
+
+        while ((next = acdc_link_load(&f->next))) {
+            link = &f->next;
+            f = next;
         }
-        to = &new->buckets[(*link)->hash & new->mask];
-        acdc_ptr_store(&(*link)->next, *to);
-        acdc_ptr_store(to, *link);
-        acdc_ptr_store(link, NULL);
+        to = &new->buckets[flow_hash(a, f) & new->mask];
+        acdc_link_store(&f->next, acdc_link_load(to));
+        acdc_link_store(to, f);
+        acdc_link_store(link, NULL);
     }
 }
 
@@ -82,8 +96,8 @@ move_flows(struct acdc *a, struct acdc_table *old, struct acdc_table *new)
     while (i <= old->mask) {
         acdc_lock(&a->lock);
         do {
-            prefetch_ahead(old, i, sizeof(struct acdc_flow *));
-            move_bucket(&old->buckets[i], new);
+            prefetch_ahead(old, i, offsetof(struct acdc_flow, port_key) + 2);
+            move_bucket(a, &old->buckets[i], new);
         } while (++i <= old->mask && i % MOVED_AT_ONCE);
         acdc_unlock(&a->lock);
         acdc_yield();
@@ -106,7 +120,7 @@ acdc_table_ensure(struct acdc *a)
     if (old && old->mask + 1 == n) {
         return 0;
     }
-    new = acdc_host_alloc(sizeof *new + n * sizeof new->buckets[0], false);
+    new = acdc_host_alloc(sizeof *new + n * sizeof new->buckets[0]);
     if (!new) {
         return ENOMEM;
     }
@@ -142,13 +156,13 @@ addresses6(const struct acdc_ctx *ctx, const struct acdc_pkt *p,
 }
 
 uint64_t
-acdc_hash_mix6(const struct acdc_ctx *ctx, const struct acdc_pkt *p,
-               uint64_t h)
+acdc_hash_addrs6(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
 {
     const uint8_t *local, *remote;
+    uint64_t h;
 
     addresses6(ctx, p, &local, &remote);
-    h = acdc_hash_mix(h ^ acdc_load64(local));
+    h = acdc_hash_mix(ctx->basis ^ acdc_load64(local));
     h = acdc_hash_mix(h ^ acdc_load64(local + 8));
     h = acdc_hash_mix(h ^ acdc_load64(remote));
     return acdc_hash_mix(h ^ acdc_load64(remote + 8));
@@ -163,9 +177,6 @@ acdc_flow_equals6(const struct acdc_ctx *ctx, const struct acdc_flow *f,
     const struct acdc_flow6 *f6 = (const struct acdc_flow6 *) f;
     const uint8_t *local, *remote;
 
-    if (p->ip_version != 6) {
-        return false;
-    }
     addresses6(ctx, p, &local, &remote);
     return !memcmp(f6->laddr, local, 16) && !memcmp(f6->raddr, remote, 16);
 }
@@ -176,8 +187,8 @@ lookup_in(const struct acdc_table *t, const struct acdc_ctx *ctx,
 {
     struct acdc_flow *f;
 
-    for (f = acdc_ptr_load(&t->buckets[p->hash & t->mask]); f;
-         f = acdc_ptr_load(&f->next)) {
+    for (f = acdc_link_load(&t->buckets[p->hash & t->mask]); f;
+         f = acdc_link_load(&f->next)) {
         if (acdc_flow_equals(ctx, f, p)) {
             return f;
         }
@@ -208,30 +219,30 @@ acdc_flow_ends(const struct acdc_flow *f, struct acdc_end *local,
                struct acdc_end *remote)
 {
     static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
-    const uint8_t *addrs = (const uint8_t *) &f->addrs;
+    const uint8_t *addrs = (const uint8_t *) f->addrs;
     const uint8_t *ports = (const uint8_t *) &f->ports;
 
     local->port = acdc_get16(ports);
     remote->port = acdc_get16(ports + 2);
-    if (f->addrs) {
-        memcpy(local->addr, mapped, 12);
-        memcpy(local->addr + 12, addrs, 4);
-        memcpy(remote->addr, mapped, 12);
-        memcpy(remote->addr + 12, addrs + 4, 4);
-    } else {
+    if (acdc_flow_is_v6(f)) {
         const struct acdc_flow6 *f6 = (const struct acdc_flow6 *) f;
 
         memcpy(local->addr, f6->laddr, 16);
         memcpy(remote->addr, f6->raddr, 16);
+    } else {
+        memcpy(local->addr, mapped, 12);
+        memcpy(local->addr + 12, addrs, 4);
+        memcpy(remote->addr, mapped, 12);
+        memcpy(remote->addr + 12, addrs + 4, 4);
     }
 }
 
 /* Counts. ------------------------------------------------------------------ */
 
 static struct acdc_tenant *
-flow_tenant(const struct acdc_flow *f)
+flow_tenant(const struct acdc *a, const struct acdc_flow *f)
 {
-    return f->port->owner;
+    return acdc_flow_port(a, f)->owner;
 }
 
 static bool
@@ -241,10 +252,8 @@ is_half_open(enum acdc_flow_state state)
 }
 
 static void
-count_state(struct acdc_flow *f, enum acdc_flow_state state, int delta)
+count_state(struct acdc_tenant *t, enum acdc_flow_state state, int delta)
 {
-    struct acdc_tenant *t = flow_tenant(f);
-
     if (is_half_open(state)) {
         acdc_count_add(&t->n_half_open, delta);
         acdc_count_add(&t->acdc->n_half_open, delta);
@@ -254,21 +263,20 @@ count_state(struct acdc_flow *f, enum acdc_flow_state state, int delta)
 }
 
 void
-acdc_flow_set_state(struct acdc_flow *f, enum acdc_flow_state state)
+acdc_flow_set_state(const struct acdc_ctx *ctx, struct acdc_flow *f,
+                    enum acdc_flow_state state)
 {
     if (f->state != state) {
-        count_state(f, (enum acdc_flow_state) f->state, -1);
+        count_state(ctx->tenant, (enum acdc_flow_state) f->state, -1);
         f->state = (unsigned int) state & 7;
-        count_state(f, state, 1);
+        count_state(ctx->tenant, state, 1);
     }
 }
 
 void
-acdc_flow_uncount(struct acdc_flow *f)
+acdc_flow_uncount(struct acdc_tenant *t, struct acdc_flow *f)
 {
     if (f->flags & ACDC_F_COUNTED) {
-        struct acdc_tenant *t = flow_tenant(f);
-
         acdc_count_add(f->flags & ACDC_F_CAPABLE ? &t->n_capable
                                                  : &t->n_fallback, -1);
         f->flags &= ~(uint32_t) (ACDC_F_COUNTED | ACDC_F_CAPABLE);
@@ -277,28 +285,33 @@ acdc_flow_uncount(struct acdc_flow *f)
 
 /* Enters the flow as capable or not in its tenant's counts. */
 void
-acdc_flow_set_counted(struct acdc_flow *f, bool capable)
+acdc_flow_set_counted(const struct acdc_ctx *ctx, struct acdc_flow *f,
+                      bool capable)
 {
-    struct acdc_tenant *t = flow_tenant(f);
+    struct acdc_tenant *t = ctx->tenant;
 
-    acdc_flow_uncount(f);
+    acdc_flow_uncount(t, f);
     f->flags |= ACDC_F_COUNTED | (capable ? ACDC_F_CAPABLE : 0);
     acdc_count_add(capable ? &t->n_capable : &t->n_fallback, 1);
 }
 
 /* Removal. ----------------------------------------------------------------- */
 
-static struct acdc_flow **
-find_link(struct acdc_table *t, const struct acdc_flow *f)
+static acdc_link *
+find_link(const struct acdc *a, const struct acdc_flow *f)
 {
-    for (; t; t = t->old) {
-        struct acdc_flow **link = &t->buckets[f->hash & t->mask];
+    uint32_t hash = flow_hash(a, f);
+    struct acdc_table *t;
 
-        while (*link && *link != f) {
-            link = &(*link)->next;
-        }
-        if (*link) {
-            return link;
+    for (t = a->table; t; t = t->old) {
+        acdc_link *link = &t->buckets[hash & t->mask];
+        struct acdc_flow *other;
+
+        while ((other = acdc_link_load(link))) {
+            if (other == f) {
+                return link;
+            }
+            link = &other->next;
         }
     }
     return NULL;
@@ -308,21 +321,24 @@ find_link(struct acdc_table *t, const struct acdc_flow *f)
 static bool
 remove_locked(struct acdc *a, struct acdc_flow *f)
 {
-    struct acdc_flow **link = find_link(a->table, f);
-    struct acdc_tenant *t = flow_tenant(f);
+    acdc_link *link = find_link(a, f);
+    struct acdc_port *port;
+    struct acdc_tenant *t;
 
     if (!link) {
         return false;
     }
-    acdc_ptr_store(link, f->next);
+    acdc_link_store(link, acdc_link_load(&f->next));
 
+    port = acdc_flow_port(a, f);
+    t = port->owner;
     acdc_lock(&f->lock);
-    count_state(f, (enum acdc_flow_state) f->state, -1);
-    acdc_flow_uncount(f);
+    count_state(t, (enum acdc_flow_state) f->state, -1);
+    acdc_flow_uncount(t, f);
     acdc_count_add(&t->n_flows, -1);
-    acdc_count_add(&f->port->n_flows, -1);
+    acdc_count_add(&port->n_flows, -1);
     acdc_count_add(&a->n_flows, -1);
-    if (f->flags & ACDC_F_V6) {
+    if (acdc_flow_is_v6(f)) {
         acdc_count_add(&a->n_flows6, -1);
     }
     f->flags |= ACDC_F_DEAD;
@@ -352,7 +368,7 @@ acdc_flow_remove(struct acdc *a, struct acdc_flow *f)
 static int
 evict_rank(const struct acdc_ctx *ctx, struct acdc_flow *f, uint32_t share)
 {
-    int rank = acdc_count_read(&flow_tenant(f)->n_flows) > share;
+    int rank = acdc_count_read(&flow_tenant(ctx->acdc, f)->n_flows) > share;
 
     acdc_lock(&f->lock);
     if (f->state == ACDC_FLOW_CLOSED) {
@@ -407,7 +423,8 @@ evict_locked(const struct acdc_ctx *ctx)
         struct acdc_flow *f;
 
         prefetch_ahead(t, a->evict_hand, 2 * ACDC_CACHE_LINE);
-        for (f = t->buckets[a->evict_hand & t->mask]; f; f = f->next) {
+        for (f = acdc_link_load(&t->buckets[a->evict_hand & t->mask]); f;
+             f = acdc_link_load(&f->next)) {
             int rank = evict_rank(ctx, f, share);
 
             scanned++;
@@ -453,30 +470,23 @@ acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
     struct acdc *a = ctx->acdc;
     struct acdc_tenant *tenant = ctx->tenant;
     bool v6 = p->ip_version == 6;
-    struct acdc_flow **bucket;
     struct acdc_flow *f, *other;
+    acdc_link *bucket;
     struct acdc_table *t;
 
     if (acdc_count_read(&tenant->n_half_open) >= ctx->policy->max_half_open) {
         *why = ACDC_C_UNTOUCHED_HALF_OPEN;
         return NULL;
     }
-    if (!v6 && !p->addrs) {
-        /* 0.0.0.0 at both ends is nobody's connection and would look like
-         * IPv6. */
-        *why = ACDC_C_UNTOUCHED_MIDSTREAM;
-        return NULL;
-    }
-    f = acdc_host_alloc(v6 ? sizeof(struct acdc_flow6) : sizeof *f, true);
+    f = acdc_host_alloc_flow(v6 ? sizeof(struct acdc_flow6) : sizeof *f);
     if (!f) {
         *why = ACDC_C_UNTOUCHED_MEMORY;
         return NULL;
     }
     acdc_lock_init(&f->lock);
-    f->port = ctx->port;
-    f->addrs = p->addrs;
     f->ports = p->ports;
-    f->hash = p->hash;
+    memcpy(f->addrs, &p->addrs, sizeof f->addrs);
+    f->port_key = ctx->port_key | v6;
     f->rule = -1;
     f->seen_ms = f->active_ms = ctx->now_ms;
     f->state = ctx->dir == ACDC_EGRESS ? ACDC_FLOW_SYN_SENT
@@ -485,7 +495,6 @@ acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
         struct acdc_flow6 *f6 = (struct acdc_flow6 *) f;
         const uint8_t *local, *remote;
 
-        f->flags |= ACDC_F_V6;
         addresses6(ctx, p, &local, &remote);
         memcpy(f6->laddr, local, 16);
         memcpy(f6->raddr, remote, 16);
@@ -497,7 +506,7 @@ acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
     if (other || !acdc_ptr_load(&ctx->port->tenant)
         || !make_room_locked(ctx)) {
         acdc_unlock(&a->lock);
-        acdc_host_free(f);
+        acdc_host_free_flow(f);
         *why = ACDC_C_UNTOUCHED_TABLE_FULL;
         return other;
     }
@@ -507,10 +516,10 @@ acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
     }
     acdc_count_add(&tenant->n_flows, 1);
     acdc_count_add(&ctx->port->n_flows, 1);
-    count_state(f, (enum acdc_flow_state) f->state, 1);
+    count_state(tenant, (enum acdc_flow_state) f->state, 1);
     bucket = &t->buckets[p->hash & t->mask];
-    f->next = *bucket;
-    acdc_ptr_store(bucket, f);
+    acdc_link_store(&f->next, acdc_link_load(bucket));
+    acdc_link_store(bucket, f);
     acdc_unlock(&a->lock);
     ACDC_COUNT(ctx, FLOWS_CREATED, 1);
     return f;
@@ -541,7 +550,7 @@ has_expired(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
     if (*closed) {
         limit = ACDC_LINGER_MS;
     } else if (is_half_open((enum acdc_flow_state) f->state)) {
-        limit = half_open_limit(flow_tenant(f));
+        limit = half_open_limit(flow_tenant(a, f));
     } else {
         limit = acdc_a32_read(&a->idle_timeout_ms);
     }
@@ -554,7 +563,7 @@ has_expired(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
 static void
 expire(struct acdc *a, struct acdc_flow *f, bool closed)
 {
-    struct acdc_tenant *t = flow_tenant(f);
+    struct acdc_tenant *t = flow_tenant(a, f);
 
     acdc_lock(&a->lock);
     if (remove_locked(a, f) && !closed) {
@@ -579,10 +588,10 @@ acdc_sweep(struct acdc *a, uint64_t now, uint32_t budget)
 
         acdc_read_lock();
         prefetch_ahead(t, a->sweep_hand, 2 * ACDC_CACHE_LINE);
-        for (f = acdc_ptr_load(&t->buckets[a->sweep_hand]); f; f = next) {
+        for (f = acdc_link_load(&t->buckets[a->sweep_hand]); f; f = next) {
             bool closed;
 
-            next = acdc_ptr_load(&f->next);
+            next = acdc_link_load(&f->next);
             if (has_expired(a, f, now_ms, &closed)) {
                 expire(a, f, closed);
             }
@@ -607,10 +616,12 @@ acdc_flush(struct acdc *a, const char *tenant, const uint32_t *port_no)
         struct acdc_flow *f, *next;
 
         acdc_read_lock();
-        for (f = acdc_ptr_load(&t->buckets[i]); f; f = next) {
-            next = acdc_ptr_load(&f->next);
-            if ((!tenant || !strcmp(flow_tenant(f)->name, tenant))
-                && (!port_no || f->port->port_no == *port_no)) {
+        for (f = acdc_link_load(&t->buckets[i]); f; f = next) {
+            const struct acdc_port *port = acdc_flow_port(a, f);
+
+            next = acdc_link_load(&f->next);
+            if ((!tenant || !strcmp(port->owner->name, tenant))
+                && (!port_no || port->port_no == *port_no)) {
                 n += acdc_flow_remove(a, f);
             }
         }
@@ -621,17 +632,19 @@ acdc_flush(struct acdc *a, const char *tenant, const uint32_t *port_no)
 
 /* False if 'f' is dead. */
 static bool
-flow_info(struct acdc_flow *f, uint32_t now_ms, struct acdc_flow_info *fi)
+flow_info(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
+          struct acdc_flow_info *fi)
 {
-    const struct acdc_tenant *tenant = flow_tenant(f);
+    const struct acdc_port *port = acdc_flow_port(a, f);
+    const struct acdc_tenant *tenant = port->owner;
     const struct acdc_policy *policy = acdc_ptr_load(&tenant->policy);
     const struct acdc_params *params;
     struct acdc_end local, remote;
 
     memset(fi, 0, sizeof *fi);
     memcpy(fi->tenant, tenant->name, sizeof fi->tenant);
-    memcpy(fi->port, f->port->name, sizeof fi->port);
-    fi->port_no = f->port->port_no;
+    memcpy(fi->port, port->name, sizeof fi->port);
+    fi->port_no = port->port_no;
     acdc_flow_ends(f, &local, &remote);
     memcpy(fi->local, local.addr, sizeof fi->local);
     memcpy(fi->remote, remote.addr, sizeof fi->remote);
@@ -646,7 +659,7 @@ flow_info(struct acdc_flow *f, uint32_t now_ms, struct acdc_flow_info *fi)
     fi->rule = f->policy_gen == policy->gen ? f->rule
                                             : acdc_policy_match(policy, f);
     params = acdc_policy_params(policy, fi->rule);
-    fi->ip_version = f->flags & ACDC_F_V6 ? 6 : 4;
+    fi->ip_version = acdc_flow_is_v6(f) ? 6 : 4;
     fi->state = f->state;
     fi->algorithm = f->law.alg;
     fi->mode = params->mode;
@@ -695,9 +708,9 @@ acdc_dump(const struct acdc *a, uint64_t *cursor, uint64_t now,
         uint32_t i = 0;
 
         prefetch_ahead(t, bucket, sizeof *f);
-        for (f = acdc_ptr_load(&t->buckets[bucket]); f && n < max;
-             f = acdc_ptr_load(&f->next), i++) {
-            if (i >= shown && flow_info(f, now_ms, &flows[n])) {
+        for (f = acdc_link_load(&t->buckets[bucket]); f && n < max;
+             f = acdc_link_load(&f->next), i++) {
+            if (i >= shown && flow_info(a, f, now_ms, &flows[n])) {
                 n++;
             }
         }

@@ -21,63 +21,74 @@ acdc_hash_mix(uint64_t h)
     return h * 0xc4ceb9fe1a85ec53ull;
 }
 
-/* Of all hashes for a port: an odd number that nobody knows, so that nobody can
- * aim at one bucket. */
+/* Of all hashes for a port, by its 'idx': an odd number that nobody knows, so
+ * that nobody can aim at one bucket. */
 static inline uint64_t
-acdc_hash_basis(const struct acdc *acdc, const struct acdc_port *port)
+acdc_hash_basis(const struct acdc *acdc, uint32_t idx)
 {
-    return acdc_hash_mix((uint64_t) acdc->seed << 32 | port->hash) | 1;
+    return acdc_hash_mix((uint64_t) acdc->seed << 32 | idx) | 1;
 }
 
-/* With the addresses of an IPv6 packet. */
-uint64_t acdc_hash_mix6(const struct acdc_ctx *, const struct acdc_pkt *p,
-                        uint64_t h);
+/* Of a connection, which selects its bucket. */
+static inline uint32_t
+acdc_hash(uint64_t basis, uint32_t ports, uint64_t addrs)
+{
+    /* Never of 0, which would make it 0. */
+    uint64_t h = basis * ((uint64_t) ports + 1);
+
+    return (uint32_t) (acdc_hash_mix(h ^ addrs) >> 32);
+}
+
+/* Of the addresses of an IPv6 packet: what struct acdc_flow has of them. */
+uint64_t acdc_hash_addrs6(const struct acdc_ctx *, const struct acdc_pkt *p);
 
 /* Which connection 'p' is of, seen from the guest: its 'addrs' and 'ports', as
- * in struct acdc_flow, and 'hash'.  Fetches its bucket.  'basis' is the
- * port's. */
+ * in struct acdc_flow, and 'hash'.  Fetches its bucket. */
 static ACDC_ALWAYS_INLINE void
-acdc_table_set_key(const struct acdc_ctx *ctx, struct acdc_pkt *p,
-                   uint64_t basis)
+acdc_table_set_key(const struct acdc_ctx *ctx, struct acdc_pkt *p)
 {
     bool ingress = ctx->dir == ACDC_INGRESS;
     uint32_t ports = acdc_load32(acdc_pkt_tcp(p));
-    uint64_t addrs = 0, h;
+    uint64_t addrs;
 
     ports = ingress ? ports << 16 | ports >> 16 : ports;
-    /* Never of 0, which would make it 0. */
-    h = basis * ((uint64_t) ports + 1);
     if (acdc_likely(p->ip_version == 4)) {
         addrs = acdc_load64(acdc_pkt_ip(p) + 12);
         addrs = ingress ? addrs << 32 | addrs >> 32 : addrs;
-        h = acdc_hash_mix(h ^ addrs);
     } else {
-        h = acdc_hash_mix6(ctx, p, h);
+        addrs = acdc_hash_addrs6(ctx, p);
     }
     p->addrs = addrs;
     p->ports = ports;
-    p->hash = (uint32_t) (h >> 32);
+    p->hash = acdc_hash(ctx->basis, ports, addrs);
     ACDC_PREFETCH(&ctx->table->buckets[p->hash & ctx->table->mask]);
 }
 
 /* Flows. ------------------------------------------------------------------- */
 
-/* What a packet reads and writes, see struct acdc_flow.  With NULL, has no
- * effect. */
+/* What a packet reads and writes, see struct acdc_flow, which may begin anywhere
+ * in a cache line.  With NULL, has no effect. */
 static ACDC_ALWAYS_INLINE void
 acdc_flow_prefetch(const struct acdc_flow *f, const struct acdc_pkt *p)
 {
-    uintptr_t line = (uintptr_t) f;
+    uintptr_t flow = (uintptr_t) f;
 
-    ACDC_PREFETCH((const void *) line);
-    ACDC_PREFETCH((const void *) (line + ACDC_CACHE_LINE));
+    ACDC_PREFETCH((const void *) flow);
+    ACDC_PREFETCH((const void *) (flow + ACDC_CACHE_LINE));
+    ACDC_PREFETCH((const void *) (flow + 2 * ACDC_CACHE_LINE - 1));
     if (p->opt_flags & ACDC_O_FEEDBACK) {
-        ACDC_PREFETCH((const void *) (line + 2 * ACDC_CACHE_LINE));
+        ACDC_PREFETCH((const void *) (flow + sizeof *f - 1));
     }
-    if (acdc_unlikely(!p->addrs)) {     /* IPv6. */
-        ACDC_PREFETCH((const void *) (line
-                                      + offsetof(struct acdc_flow6, laddr)));
+    if (acdc_unlikely(p->ip_version == 6)) {
+        ACDC_PREFETCH((const void *) (flow + sizeof(struct acdc_flow6) - 1));
     }
+}
+
+/* Most likely true if 'p' is of 'f', and false if not. */
+static ACDC_ALWAYS_INLINE bool
+acdc_flow_resembles(const struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    return !((acdc_flow_addrs(f) ^ p->addrs) | (f->ports ^ p->ports));
 }
 
 /* A flow comes from memory in steps: its bucket, the first flow of that, which
@@ -93,7 +104,7 @@ acdc_table_find_first(const struct acdc_table *t, struct acdc_pkt *p)
 {
     p->flow = NULL;
     if (p->ip_version) {
-        p->flow = acdc_ptr_load(&t->buckets[p->hash & t->mask]);
+        p->flow = acdc_link_load(&t->buckets[p->hash & t->mask]);
         /* Without asking, a batch takes 2 to 4 ns a packet more at a million
          * flows, see docs/performance: prefetches must not come too fast. */
         if (p->flow) {
@@ -109,9 +120,9 @@ static ACDC_ALWAYS_INLINE void
 acdc_table_find_second(struct acdc_pkt *p)
 {
     if (p->flow) {
-        struct acdc_flow *next = acdc_ptr_load(&p->flow->next);
+        struct acdc_flow *next = acdc_link_load(&p->flow->next);
 
-        p->flow = p->flow->hash == p->hash ? p->flow : next;
+        p->flow = acdc_flow_resembles(p->flow, p) ? p->flow : next;
         acdc_flow_prefetch(p->flow, p);
     }
 }
@@ -120,8 +131,8 @@ acdc_table_find_second(struct acdc_pkt *p)
 static ACDC_ALWAYS_INLINE void
 acdc_table_find_third(struct acdc_pkt *p)
 {
-    if (p->flow && acdc_unlikely(p->flow->hash != p->hash)) {
-        p->flow = acdc_ptr_load(&p->flow->next);
+    if (p->flow && acdc_unlikely(!acdc_flow_resembles(p->flow, p))) {
+        p->flow = acdc_link_load(&p->flow->next);
         if (p->flow) {
             acdc_flow_prefetch(p->flow, p);
         }
@@ -166,8 +177,10 @@ static inline bool
 acdc_flow_equals(const struct acdc_ctx *ctx, const struct acdc_flow *f,
                  const struct acdc_pkt *p)
 {
-    return f->addrs == p->addrs && f->ports == p->ports && f->port == ctx->port
-           && (acdc_likely(p->addrs) || acdc_flow_equals6(ctx, f, p));
+    bool v6 = p->ip_version == 6;
+
+    return acdc_flow_resembles(f, p) && f->port_key == (ctx->port_key | v6)
+           && (acdc_likely(!v6) || acdc_flow_equals6(ctx, f, p));
 }
 
 /* The flow of a packet for which acdc_table_find() was called, locked, or

@@ -151,8 +151,8 @@ int acdc_tenant_del(struct acdc *, const char *name);
  * calling again with the same tenant and name changes only the MTU.  Another
  * name is another port.
  * Returns the handle to pass to acdc_process(), valid (after the host's RCU
- * rules) until acdc_port_unbind(); NULL when there is no such tenant or no
- * memory. */
+ * rules) until acdc_port_unbind(); NULL when there is no such tenant, no memory,
+ * or there are 32768 ports. */
 struct acdc_port *acdc_port_bind(struct acdc *, uint32_t port_no,
                                  const char *port_name, const char *tenant,
                                  uint32_t mtu);
@@ -220,10 +220,10 @@ struct acdc_pkt {
     uint32_t ip_change, tcp_change;     /* Of the checksums, see
                                          * acdc_pkt_finish(). */
     uint16_t mss;
-    /* As in struct acdc_flow: the first two are be. */
+    /* As in struct acdc_flow: be. */
     uint64_t addrs;
     uint32_t ports;
-    uint32_t hash;
+    uint32_t hash;              /* Selects the bucket. */
     struct acdc_flow *flow;     /* See acdc_table_find(). */
 };
 

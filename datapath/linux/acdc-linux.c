@@ -50,15 +50,24 @@ void acdc_host_defer(struct acdc_rcu *r)
 	call_rcu(&r->rcu, acdc_rcu_free);
 }
 
-void *acdc_host_alloc(size_t size, bool atomic)
+void *acdc_host_alloc(size_t size)
 {
-	return atomic ? kzalloc(size, GFP_ATOMIC | __GFP_NOWARN)
-		      : kvzalloc(size, GFP_KERNEL_ACCOUNT);
+	return kvzalloc(size, GFP_KERNEL_ACCOUNT);
 }
 
 void acdc_host_free(void *p)
 {
 	kvfree(p);
+}
+
+void *acdc_host_alloc_flow(size_t size)
+{
+	return kzalloc(size, GFP_ATOMIC | __GFP_NOWARN);
+}
+
+void acdc_host_free_flow(void *p)
+{
+	kfree(p);
 }
 
 u32 acdc_host_seed(void)

@@ -13,7 +13,8 @@
  *
  * The packets are whole and of right lengths, their host is the least there
  * can be: memory from a heap that never gives back, in huge pages where the
- * kernel has them as lib/acdc-slab.c has, headroom in front. */
+ * kernel has them and flows at multiples of 8 bytes as lib/acdc-slab.c has,
+ * headroom in front. */
 
 #include <math.h>
 #include <stdio.h>
@@ -55,12 +56,11 @@ static uint64_t fack_drops;
 /* The host. ---------------------------------------------------------------- */
 
 void *
-acdc_host_alloc(size_t size, bool atomic)
+acdc_host_alloc(size_t size)
 {
     static uint8_t *heap, *end;
     uint8_t *p;
 
-    (void) atomic;
     size = (size + ACDC_CACHE_LINE - 1) & ~(size_t) (ACDC_CACHE_LINE - 1);
     if (size > (size_t) (end - heap)) {
         size_t chunk = size > CHUNK ? size : CHUNK;
@@ -81,6 +81,34 @@ acdc_host_alloc(size_t size, bool atomic)
 
 void
 acdc_host_free(void *p)
+{
+    (void) p;
+}
+
+void *
+acdc_host_alloc_flow(size_t size)
+{
+    static size_t used = ACDC_CACHE_LINE, usable;
+    char *p;
+
+    size = (size + 7) & ~(size_t) 7;
+    if (used + size > usable) {
+        char *chunk = acdc_arena + usable;
+
+        madvise(chunk, CHUNK, MADV_HUGEPAGE);
+        if (mprotect(chunk, CHUNK, PROT_READ | PROT_WRITE)) {
+            return NULL;
+        }
+        memset(chunk, 0, CHUNK);
+        usable += CHUNK;
+    }
+    p = acdc_arena + used;
+    used += size;
+    return p;
+}
+
+void
+acdc_host_free_flow(void *p)
 {
     (void) p;
 }

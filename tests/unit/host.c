@@ -7,14 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#if defined __SANITIZE_ADDRESS__
-#define HAVE_ASAN 1
-#elif defined __has_feature
-#if __has_feature(address_sanitizer)
-#define HAVE_ASAN 1
-#endif
-#endif
-#ifdef HAVE_ASAN
+#include <sys/mman.h>
+
+#ifdef ACDC_ASAN
 #include <sanitizer/asan_interface.h>
 #else
 #define ASAN_POISON_MEMORY_REGION(P, N) ((void) (P), (void) (N))
@@ -112,11 +107,10 @@ host_quiesce(void)
 enum { HEADER = 64 };           /* Of an allocation: its size. */
 
 void *
-acdc_host_alloc(size_t size, bool atomic)
+acdc_host_alloc(size_t size)
 {
     uint8_t *p;
 
-    (void) atomic;
     if (fails(HOST_ALLOC)
         || posix_memalign((void **) &p, ACDC_CACHE_LINE, size + HEADER)) {
         return NULL;
@@ -139,6 +133,82 @@ acdc_host_free(void *p)
         free(block);
     }
 }
+
+#ifndef ACDC_ARENA
+/* Each on its own, for AddressSanitizer. */
+void *
+acdc_host_alloc_flow(size_t size)
+{
+    return acdc_host_alloc(size);
+}
+
+void
+acdc_host_free_flow(void *p)
+{
+    acdc_host_free(p);
+}
+#else
+/* A free flow's first word links to the next of its size.  Each
+ * has 8 bytes with its size in front. */
+enum { FLOW_MAX = 512, ARENA_STEP = 1 << 20 };
+
+static struct {
+    pthread_mutex_t mutex;
+    size_t used, usable;        /* Of the arena. */
+    uint64_t *free[FLOW_MAX / 8];
+} flows = { .mutex = PTHREAD_MUTEX_INITIALIZER };
+
+void *
+acdc_host_alloc_flow(size_t size)
+{
+    size_t n = (size + 7) / 8;
+    uint64_t *p;
+
+    if (fails(HOST_ALLOC)) {
+        return NULL;
+    }
+    if (n >= FLOW_MAX / 8) {
+        abort();
+    }
+    pthread_mutex_lock(&flows.mutex);
+    p = flows.free[n];
+    if (p) {
+        memcpy(&flows.free[n], p, sizeof flows.free[n]);
+    } else {
+        if (flows.used + (n + 1) * 8 > flows.usable) {
+            if (mprotect(acdc_arena + flows.usable, ARENA_STEP,
+                         PROT_READ | PROT_WRITE)) {
+                abort();
+            }
+            flows.usable += ARENA_STEP;
+        }
+        p = (uint64_t *) (void *) (acdc_arena + flows.used) + 1;
+        p[-1] = size;
+        flows.used += (n + 1) * 8;
+    }
+    pthread_mutex_unlock(&flows.mutex);
+    allocated += (int64_t) size;
+    return memset(p, 0, size);
+}
+
+void
+acdc_host_free_flow(void *p_)
+{
+    uint64_t *p = p_;
+
+    if (p) {
+        size_t n = (size_t) (p[-1] + 7) / 8;
+
+        allocated -= (int64_t) p[-1];
+        pthread_mutex_lock(&flows.mutex);
+        /* What is freed too early is to be seen. */
+        memset(p, 0x5a, n * 8);
+        memcpy(p, &flows.free[n], sizeof flows.free[n]);
+        flows.free[n] = p;
+        pthread_mutex_unlock(&flows.mutex);
+    }
+}
+#endif
 
 int64_t
 host_allocated(void)

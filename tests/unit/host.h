@@ -101,14 +101,15 @@ void host_quiesce(void);
 /* How many deferred frees wait. */
 unsigned int host_deferred(void);
 
-/* From the 'n'th call from now on (1: the next), acdc_host_alloc(),
+/* From the 'n'th call from now on (1: the next), acdc_host_alloc[_flow](),
  * acdc_host_push(), acdc_host_writable(), acdc_host_inject() fail; 0: never.
  * 'times': how often, -1: always. */
 enum host_call {
     HOST_ALLOC, HOST_PUSH, HOST_PULL, HOST_WRITABLE, HOST_INJECT, HOST_N_CALLS
 };
 void host_fail(enum host_call, int n, int times);
-/* Bytes and blocks from acdc_host_alloc() that are not freed. */
+/* Bytes and blocks from acdc_host_alloc() and acdc_host_alloc_flow() that are
+ * not freed. */
 int64_t host_allocated(void);
 
 #endif /* host.h */

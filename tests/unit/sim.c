@@ -265,7 +265,7 @@ sim_flow(const struct sim *s, int side)
 
     for (i = 0; i <= t->mask; i++) {
         if (t->buckets[i]) {
-            return t->buckets[i];
+            return acdc_link_load(&t->buckets[i]);
         }
     }
     return NULL;

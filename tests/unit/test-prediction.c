@@ -125,7 +125,7 @@ is_quick(const struct sim *s, const struct packet *wire)
 
     memset(&ctx, 0, sizeof ctx);
     memset(&stats, 0, sizeof stats);
-    ctx.policy = f.port->tenant->policy;
+    ctx.policy = s->port[0]->tenant->policy;
     ctx.slot = &stats;
     ctx.exid = ACDC_OPT_EXID;
     ctx.now_us = (uint32_t) (s->now / 1000);
