@@ -57,14 +57,8 @@ typedef u64 acdc_a64;
  * space it may be a number. */
 struct acdc_flow;
 typedef struct acdc_flow *acdc_link;
-static inline struct acdc_flow *acdc_link_load(const acdc_link *l)
-{
-    return smp_load_acquire(l);
-}
-static inline void acdc_link_store(acdc_link *l, struct acdc_flow *f)
-{
-    smp_store_release(l, f);
-}
+#define acdc_link_flow(L) (L)           /* 'L' is not NULL. */
+#define acdc_link_of(F) (F)
 static inline bool acdc_arena_reserve(void) { return true; }
 
 /* For what runs outside of acdc_process(). */
@@ -175,28 +169,18 @@ extern char *acdc_arena;                /* In acdc-platform-user.c. */
  * a link. */
 bool acdc_arena_reserve(void);
 typedef uint32_t acdc_link;             /* In units of 8 bytes; 0: NULL. */
-static inline struct acdc_flow *acdc_link_load(const acdc_link *l)
+static inline struct acdc_flow *acdc_link_flow(acdc_link link)
 {
-    uint64_t link = __atomic_load_n(l, __ATOMIC_ACQUIRE);
-    /* Has no branch: which flow has another behind it nobody can predict. */
-    uint64_t base = (uint64_t) (uintptr_t) acdc_arena & -(uint64_t) (link != 0);
-    return (struct acdc_flow *) (uintptr_t) (base + link * 8);
+    return (struct acdc_flow *) (void *) (acdc_arena + (uint64_t) link * 8);
 }
-static inline void acdc_link_store(acdc_link *l, struct acdc_flow *f)
+static inline acdc_link acdc_link_of(struct acdc_flow *f)
 {
-    uint64_t link = f ? (uint64_t) ((char *) f - acdc_arena) / 8 : 0;
-    __atomic_store_n(l, (uint32_t) link, __ATOMIC_RELEASE);
+    return (acdc_link) ((uint64_t) ((char *) f - acdc_arena) / 8);
 }
 #else
 typedef struct acdc_flow *acdc_link;
-static inline struct acdc_flow *acdc_link_load(const acdc_link *l)
-{
-    return acdc_ptr_load(l);
-}
-static inline void acdc_link_store(acdc_link *l, struct acdc_flow *f)
-{
-    acdc_ptr_store(l, f);
-}
+#define acdc_link_flow(L) (L)
+#define acdc_link_of(F) (F)
 static inline bool acdc_arena_reserve(void) { return true; }
 #endif
 
@@ -291,6 +275,17 @@ static inline unsigned int acdc_lowest_bit(uint64_t v)
 static inline uint64_t acdc_div64(uint64_t a, uint64_t b) { return a / b; }
 
 #endif /* !__KERNEL__ */
+
+static inline struct acdc_flow *acdc_link_load(const acdc_link *l)
+{
+    acdc_link link = acdc_ptr_load(l);
+
+    return link ? acdc_link_flow(link) : NULL;
+}
+static inline void acdc_link_store(acdc_link *l, struct acdc_flow *f)
+{
+    acdc_ptr_store(l, f ? acdc_link_of(f) : (acdc_link) 0);
+}
 
 /* What the host provides. ------------------------------------------------ */
 

@@ -177,6 +177,9 @@ acdc_flow_equals6(const struct acdc_ctx *ctx, const struct acdc_flow *f,
     const struct acdc_flow6 *f6 = (const struct acdc_flow6 *) f;
     const uint8_t *local, *remote;
 
+    if (f->port_key != (ctx->port_key | 1)) {
+        return false;
+    }
     addresses6(ctx, p, &local, &remote);
     return !memcmp(f6->laddr, local, 16) && !memcmp(f6->raddr, remote, 16);
 }
