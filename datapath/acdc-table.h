@@ -102,7 +102,7 @@ enum { ACDC_AHEAD = 8 };
 static ACDC_ALWAYS_INLINE void
 acdc_table_find_first(const struct acdc_table *t, struct acdc_pkt *p)
 {
-    p->flow = 0;
+    p->flow = (acdc_link) 0;
     if (p->ip_version) {
         p->flow = acdc_ptr_load(&t->buckets[p->hash & t->mask]);
         /* Without asking, a batch takes 2 to 4 ns a packet more at a million

@@ -27,19 +27,31 @@ acdc_host_defer(struct acdc_rcu *r)
 }
 
 void *
-acdc_host_alloc(size_t size, bool atomic)
+acdc_host_alloc(size_t size)
 {
     void *p = acdc_slab_alloc(size);
 
     /* What the kernel has to fill with zeros when it is touched first, 2 MB at a
      * time, is the configuration's to wait for and not packets'. */
-    return p && !atomic ? memset(p, 0, size) : p;
+    return p ? memset(p, 0, size) : NULL;
 }
 
 void
 acdc_host_free(void *p)
 {
     acdc_slab_free(p);
+}
+
+void *
+acdc_host_alloc_flow(size_t size)
+{
+    return acdc_slab_alloc_flow(size);
+}
+
+void
+acdc_host_free_flow(void *p)
+{
+    acdc_slab_free_flow(p);
 }
 
 uint32_t

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #endif
 
+#include "acdc-platform.h"
 #include "coverage.h"
 #include "openvswitch/list.h"
 #include "openvswitch/thread.h"
@@ -176,10 +177,10 @@ acdc_slab_cancel(struct acdc_slab_order *order)
     }
 }
 
-#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+#ifdef ACDC_ASAN
 
-/* AddressSanitizer sees the use of a freed object only if each is on its
- * own. */
+/* AddressSanitizer sees what is beyond an object only if nothing else is
+ * there. */
 void *
 acdc_slab_alloc(size_t size)
 {
@@ -201,70 +202,10 @@ alloc_touched(size_t size, int numa_node OVS_UNUSED)
     return acdc_slab_alloc(size);
 }
 
-static void
-get_spares(void)
-{
-}
-
 #else
 
-/* Slabs are aligned to SLAB_SIZE, so that an object's address gives its slab.
- * Most are as large, a huge page.  Where none is ready whoever needs one has a
- * small one of small pages, which the kernel has at once.  An object of more than
- * OBJECT_MAX bytes has a slab for itself, as large as needed. */
+/* As large as a huge page, and aligned like one. */
 #define SLAB_SIZE ((size_t) 2 << 20)
-#define SLAB_SIZE_SMALL ((size_t) 256 << 10)
-#define OBJECT_MAX 1024
-
-struct slab {
-    struct slab_class *class;   /* NULL: of one large object. */
-    size_t mapped;              /* Bytes. */
-
-    /* Guarded by the mutex of 'class'. */
-    struct ovs_list node;       /* In 'class->partial' unless full. */
-    void *free;                 /* Objects freed, linked by their first
-                                 * word. */
-    size_t next;                /* Offset of the first object never used. */
-    size_t n_used;
-};
-
-/* Where the first object is. */
-#define SLAB_HEADER ROUND_UP(sizeof(struct slab), CACHE_LINE_SIZE)
-
-struct slab_class {
-    struct ovs_mutex mutex;
-    size_t size;                /* Of an object. */
-    struct ovs_list partial;    /* Slabs with room. */
-    struct ovs_list spares;     /* For when there is none, touched. */
-    size_t n_spares;
-    size_t n_wanted;            /* Spares there should be, from 1 to
-                                 * SPARES_MAX. */
-    bool wanted;                /* The memory thread was told. */
-    int numa_node;              /* Of who told it. */
-};
-
-/* 90,000 flows. */
-#define SPARES_MAX 8
-
-static struct slab_class classes[OBJECT_MAX / CACHE_LINE_SIZE];
-
-static void
-slab_init(void)
-{
-    static struct ovsthread_once once = OVSTHREAD_ONCE_INITIALIZER;
-
-    if (ovsthread_once_start(&once)) {
-        for (size_t i = 0; i < ARRAY_SIZE(classes); i++) {
-            ovs_mutex_init(&classes[i].mutex);
-            classes[i].size = (i + 1) * CACHE_LINE_SIZE;
-            ovs_list_init(&classes[i].partial);
-            ovs_list_init(&classes[i].spares);
-            classes[i].n_wanted = 1;
-        }
-        start_memory_thread();
-        ovsthread_once_done(&once);
-    }
-}
 
 /* Has the memory, which nobody touched so far, be of that node if it has any
  * left. */
@@ -284,12 +225,40 @@ prefer_numa_node(void *p OVS_UNUSED, size_t size OVS_UNUSED, int node)
 #endif
 }
 
-/* Returns a slab with 'size' bytes, zeroed, or NULL. */
-static struct slab *
-slab_map(struct slab_class *class, size_t size, int numa_node)
+/* Memory that will be met in no order is in huge pages where the kernel has
+ * them.  With pages of 4 kB most packets of a million flows would wait for the
+ * page's address as well. */
+static void
+prefer_huge_pages(void *p OVS_UNUSED, size_t size OVS_UNUSED)
+{
+#ifdef MADV_HUGEPAGE
+    if (size >= SLAB_SIZE) {
+        madvise(p, size, MADV_HUGEPAGE);
+    }
+#endif
+}
+
+/* Touches from 'begin' to 'end'.  By writing: what is read first becomes many
+ * small pages once it is written. */
+static void
+touch(char *p, size_t begin, size_t end)
+{
+    for (size_t ofs = begin; ofs < end; ofs += get_page_size()) {
+        ((volatile char *) p)[ofs] = 0;
+    }
+}
+
+/* In the cache line before each object. */
+struct block {
+    size_t mapped;              /* Bytes; 0: of malloc(). */
+};
+
+/* Returns 'size' bytes that begin with a struct block, zeroed, or NULL. */
+static struct block *
+block_map(size_t size, int numa_node)
 {
     size_t excess, mapped;
-    struct slab *slab;
+    struct block *block;
     char *base;
 
     if (size > SIZE_MAX / 2) {
@@ -309,20 +278,233 @@ slab_map(struct slab_class *class, size_t size, int numa_node)
         munmap(base, excess);
     }
     munmap(base + excess + size, mapped - excess - size);
-#ifdef MADV_HUGEPAGE
-    /* Flows are met in no order.  With pages of 4 kB most packets of a million
-     * of them would wait for the page's address as well. */
-    if (size >= SLAB_SIZE) {
-        madvise(base + excess, size, MADV_HUGEPAGE);
-    }
-#endif
+    prefer_huge_pages(base + excess, size);
     prefer_numa_node(base + excess, size, numa_node);
 
-    slab = (struct slab *) (void *) (base + excess);
+    block = (struct block *) (void *) (base + excess);
+    block->mapped = size;
+    return block;
+}
+
+static struct block *
+block_alloc(size_t size, int numa_node)
+{
+    void *p;
+
+    if (size > SIZE_MAX - CACHE_LINE_SIZE) {
+        return NULL;
+    }
+    size += CACHE_LINE_SIZE;
+    if (size >= SLAB_SIZE) {
+        return block_map(size, numa_node);
+    }
+    return (posix_memalign(&p, CACHE_LINE_SIZE, size)
+            ? NULL : memset(p, 0, size));
+}
+
+static void *
+block_object(struct block *block)
+{
+    return block ? (char *) block + CACHE_LINE_SIZE : NULL;
+}
+
+static void *
+alloc_touched(size_t size, int numa_node)
+{
+    struct block *block = block_alloc(size, numa_node);
+
+    for (size_t ofs = 0; block && ofs < block->mapped; ofs += SLAB_SIZE) {
+        touch((char *) block, MAX(ofs, get_page_size()),
+              MIN(ofs + SLAB_SIZE, block->mapped));
+        ovs_mutex_lock(&memory_mutex);
+        get_spares_if_wanted();
+        ovs_mutex_unlock(&memory_mutex);
+    }
+    return block_object(block);
+}
+
+void *
+acdc_slab_alloc(size_t size)
+{
+    return block_object(block_alloc(size, -1));
+}
+
+void
+acdc_slab_free(void *p)
+{
+    struct block *block;
+
+    if (!p) {
+        return;
+    }
+    block = (struct block *) (void *) ((char *) p - CACHE_LINE_SIZE);
+    if (block->mapped) {
+        munmap(block, block->mapped);
+    } else {
+        free(block);
+    }
+}
+
+#endif /* !ACDC_ASAN */
+
+/* Flows. */
+
+#ifndef ACDC_ARENA
+
+/* AddressSanitizer sees the use of a freed flow only if each is on its own.  And
+ * where addresses have 32 bits there is no room for an arena. */
+void *
+acdc_slab_alloc_flow(size_t size)
+{
+    return calloc(1, size);
+}
+
+void
+acdc_slab_free_flow(void *p)
+{
+    free(p);
+}
+
+static void
+get_spares(void)
+{
+}
+
+#else
+
+/* Slabs are aligned to SLAB_SIZE, so that a flow's address gives its slab.  Most
+ * are as large, a huge page.  Where none is ready whoever needs one has a small
+ * one of small pages, which the kernel has at once.  Flows follow each other
+ * without gaps. */
+#define SLAB_SIZE_SMALL ((size_t) 256 << 10)
+#define FLOW_ALIGN 8
+#define FLOW_MAX 256
+
+struct slab {
+    struct slab_class *class;
+    size_t mapped;              /* Bytes. */
+
+    /* Guarded by the mutex of 'class'. */
+    struct ovs_list node;       /* In 'class->partial' unless full. */
+    void *free;                 /* Flows freed, linked by their first word. */
+    size_t next;                /* Offset of the first flow never used. */
+    size_t n_used;
+};
+
+/* Where the first flow is. */
+#define SLAB_HEADER ROUND_UP(sizeof(struct slab), CACHE_LINE_SIZE)
+
+struct slab_class {
+    struct ovs_mutex mutex;
+    size_t size;                /* Of a flow. */
+    struct ovs_list partial;    /* Slabs with room. */
+    struct ovs_list spares;     /* For when there is none, touched. */
+    size_t n_spares;
+    size_t n_wanted;            /* Spares there should be, from 1 to
+                                 * SPARES_MAX. */
+    bool wanted;                /* The memory thread was told. */
+    int numa_node;              /* Of who told it. */
+};
+
+/* Some 100,000 flows. */
+#define SPARES_MAX 8
+
+/* Of these two are in use: flows of IPv4 and of IPv6. */
+static struct slab_class classes[FLOW_MAX / FLOW_ALIGN];
+
+static void
+slab_init(void)
+{
+    static struct ovsthread_once once = OVSTHREAD_ONCE_INITIALIZER;
+
+    if (ovsthread_once_start(&once)) {
+        for (size_t i = 0; i < ARRAY_SIZE(classes); i++) {
+            ovs_mutex_init(&classes[i].mutex);
+            classes[i].size = (i + 1) * FLOW_ALIGN;
+            ovs_list_init(&classes[i].partial);
+            ovs_list_init(&classes[i].spares);
+            classes[i].n_wanted = 1;
+        }
+        start_memory_thread();
+        ovsthread_once_done(&once);
+    }
+}
+
+/* Places for slabs in the arena, SLAB_SIZE bytes of it each, which nothing may
+ * access until there is one. */
+#define N_PLACES (ACDC_ARENA_SIZE / SLAB_SIZE)
+
+static struct ovs_mutex places_mutex = OVS_MUTEX_INITIALIZER;
+static uint16_t free_places[N_PLACES] OVS_GUARDED_BY(places_mutex);
+static size_t n_free_places OVS_GUARDED_BY(places_mutex);
+static size_t n_places_used OVS_GUARDED_BY(places_mutex); /* Once or more. */
+BUILD_ASSERT_DECL(N_PLACES <= UINT16_MAX + 1);
+BUILD_ASSERT_DECL(ACDC_ARENA_ALIGN == SLAB_SIZE);
+
+static char *
+place_get(void)
+{
+    size_t place = N_PLACES;
+
+    ovs_mutex_lock(&places_mutex);
+    if (n_free_places) {
+        place = free_places[--n_free_places];
+    } else if (n_places_used < N_PLACES) {
+        place = n_places_used++;
+    }
+    ovs_mutex_unlock(&places_mutex);
+    return place < N_PLACES ? acdc_arena + place * SLAB_SIZE : NULL;
+}
+
+static void
+place_put(char *p)
+{
+    ovs_mutex_lock(&places_mutex);
+    free_places[n_free_places++] = (p - acdc_arena) / SLAB_SIZE;
+    ovs_mutex_unlock(&places_mutex);
+}
+
+/* Gives the memory of a place back. */
+static void
+place_clear(char *p, size_t mapped)
+{
+    /* A new mapping: with mprotect() the kernel would go on to count the memory
+     * as this process's, and madvise() does nothing after mlockall(). */
+    if (mmap(p, mapped, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0)
+        != MAP_FAILED) {
+        place_put(p);
+    }
+}
+
+/* Returns a slab with 'size' bytes, zeroed, or NULL. */
+static struct slab *
+slab_map(struct slab_class *class, size_t size, int numa_node)
+{
+    char *p = place_get();
+    struct slab *slab;
+
+    if (!p) {
+        return NULL;
+    }
+    /* Before there is memory: after mlockall() there is all of it at once. */
+    prefer_huge_pages(p, size);
+    prefer_numa_node(p, size, numa_node);
+    if (mprotect(p, size, PROT_READ | PROT_WRITE)) {
+        place_clear(p, size);
+        return NULL;
+    }
+    slab = (struct slab *) (void *) p;
     slab->class = class;
     slab->mapped = size;
     slab->next = SLAB_HEADER;
     return slab;
+}
+
+static void
+slab_unmap(struct slab *slab)
+{
+    place_clear((char *) slab, slab->mapped);
 }
 
 static bool
@@ -330,34 +512,6 @@ slab_is_full(const struct slab *slab)
 {
     return (!slab->free
             && slab->next + slab->class->size > slab->mapped);
-}
-
-/* Touches SLAB_SIZE bytes from 'begin' on, in which there is nothing but the
- * header at 0.  By writing: what is read first becomes many small pages once it
- * is written. */
-static void
-touch(struct slab *slab, size_t begin)
-{
-    size_t end = MIN(slab->mapped, begin + SLAB_SIZE);
-
-    for (size_t ofs = MAX(begin, get_page_size()); ofs < end;
-         ofs += get_page_size()) {
-        ((volatile char *) slab)[ofs] = 0;
-    }
-}
-
-static void *
-alloc_touched(size_t size, int numa_node)
-{
-    struct slab *slab = slab_map(NULL, SLAB_HEADER + size, numa_node);
-
-    for (size_t ofs = 0; slab && ofs < slab->mapped; ofs += SLAB_SIZE) {
-        touch(slab, ofs);
-        ovs_mutex_lock(&memory_mutex);
-        get_spares_if_wanted();
-        ovs_mutex_unlock(&memory_mutex);
-    }
-    return slab ? (char *) slab + SLAB_HEADER : NULL;
 }
 
 /* Returns whether there was one to get. */
@@ -378,7 +532,7 @@ get_spare(struct slab_class *class)
 
     slab = slab_map(class, SLAB_SIZE, numa_node);
     if (slab) {
-        touch(slab, 0);
+        touch((char *) slab, get_page_size(), slab->mapped);
     }
     ovs_mutex_lock(&class->mutex);
     if (slab) {
@@ -443,19 +597,18 @@ add_slab(struct slab_class *class)
 }
 
 void *
-acdc_slab_alloc(size_t size)
+acdc_slab_alloc_flow(size_t size)
 {
     struct slab_class *class;
     struct slab *slab;
     void *p = NULL;
 
-    if (size > OBJECT_MAX) {
-        slab = slab_map(NULL, SLAB_HEADER + size, -1);
-        return slab ? (char *) slab + SLAB_HEADER : NULL;
+    if (size > FLOW_MAX) {
+        return NULL;
     }
 
     slab_init();
-    class = &classes[(MAX(size, 1) - 1) / CACHE_LINE_SIZE];
+    class = &classes[(MAX(size, 1) - 1) / FLOW_ALIGN];
     ovs_mutex_lock(&class->mutex);
     slab = (ovs_list_is_empty(&class->partial)
             ? add_slab(class)
@@ -482,7 +635,7 @@ acdc_slab_alloc(size_t size)
 }
 
 void
-acdc_slab_free(void *p)
+acdc_slab_free_flow(void *p)
 {
     struct slab *slab, *spare = NULL;
     struct slab_class *class;
@@ -493,10 +646,6 @@ acdc_slab_free(void *p)
     }
     slab = (struct slab *) ((uintptr_t) p & ~(uintptr_t) (SLAB_SIZE - 1));
     class = slab->class;
-    if (!class) {
-        munmap(slab, slab->mapped);
-        return;
-    }
 
     ovs_mutex_lock(&class->mutex);
     if (slab_is_full(slab)) {
@@ -519,11 +668,11 @@ acdc_slab_free(void *p)
     ovs_mutex_unlock(&class->mutex);
 
     if (unmap) {
-        munmap(slab, slab->mapped);
+        slab_unmap(slab);
     }
     if (spare) {
-        munmap(spare, spare->mapped);
+        slab_unmap(spare);
     }
 }
 
-#endif
+#endif /* ACDC_ARENA */

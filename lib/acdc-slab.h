@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Memory for a million objects of a few sizes, aligned to a cache line.
+/* Memory for a million flows of a few sizes, and for large objects.
  *
- * posix_memalign() spends more than 300 bytes on a flow of 192, because it
- * splits a larger piece for each.  Here objects of one size share slabs, and
- * a slab whose objects are all free goes back to the system.
+ * malloc() has 8 bytes of its own with each object, rounds up to 16, and cannot be
+ * told where.  Here flows of one size share slabs in acdc_arena, one behind the
+ * other, and a slab whose flows are all free goes back to the system.
  *
  * The kernel fills memory with zeros when it is touched for the first time, a
  * huge page in 0.2 ms, and in a virtual machine whose host has yet to find one in 5.
  * So that no packet waits for that, another thread touches what will be needed
- * next, and objects are in small pages where it is late.
+ * next, and flows are in small pages where it is late.
  *
  * Thread-safe. */
 
@@ -19,7 +19,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Zeroed; NULL if there is no memory. */
+/* Zeroed and aligned to 8 bytes; NULL if there is no memory.  After
+ * acdc_arena_reserve(). */
+void *acdc_slab_alloc_flow(size_t);
+void acdc_slab_free_flow(void *);
+
+/* Anything else: zeroed, aligned to a cache line, in huge pages if it is large;
+ * NULL if there is no memory. */
 void *acdc_slab_alloc(size_t);
 void acdc_slab_free(void *);
 

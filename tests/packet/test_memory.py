@@ -13,8 +13,9 @@ pytestmark = pytest.mark.skipif(
     datapath_type() != "netdev", reason="it is the userspace datapath's"
 )
 
-IN_SLAB = 10922
-"""Flows of 192 bytes in 2 MB, a slab; 1365 are in a small one."""
+SLAB = 2 << 20
+"""Bytes of flows, one behind the other; of a small one an eighth."""
+MAX_FLOWS = 1 << 16
 
 
 def test_no_packet_waits_for_memory() -> None:
@@ -27,14 +28,17 @@ def test_no_packet_waits_for_memory() -> None:
 
         wire = Wire(ovs, headers=True)
         wire.reset()
-        ovs.vsctl("set", "open_vswitch", ".", f"other_config:acdc-max-flows={2 * IN_SLAB}")
-        ovs.set_tenant("blue", **{"other_config:max-half-open": 2 * IN_SLAB})
+        ovs.vsctl("set", "open_vswitch", ".", f"other_config:acdc-max-flows={MAX_FLOWS}")
+        ovs.set_tenant("blue", **{"other_config:max-half-open": MAX_FLOWS})
         conn = Conn(wire).open()
         late = slabs("late")
         if not late:
             pytest.skip("built with AddressSanitizer, which has no slabs")
         assert slabs("ready") == 0
-        frames = [Conn(wire).guest_syn() for _ in range(IN_SLAB + 8000)]
+        bytes_per_flow = ovs.appctl_json("acdc/stats")["datapaths"][0]["bytes_per_flow4"]
+        # Of a second slab some, be there five small ones before.
+        n = SLAB // bytes_per_flow * 7 // 4
+        frames = [Conn(wire).guest_syn() for _ in range(n)]
         for i in range(0, len(frames), 64):
             wire.egress_raw(*frames[i : i + 64])
         assert ovs.appctl_json("acdc/stats")["datapaths"][0]["n_flows"] == len(frames) + 1

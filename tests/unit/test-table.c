@@ -423,6 +423,56 @@ test_tenants(void)
     sim_done(&s);
 }
 
+/* Flows know their port by its place in a directory. */
+static void
+test_port_directory(void)
+{
+    enum { N = 100 };
+    struct acdc_port_dir *dir, *full;
+    struct acdc_port *port[N];
+    bool distinct = true;
+    struct acdc *a;
+    uint32_t i, k;
+
+    a = acdc_create(NULL);
+    acdc_tenant_set(a, &(struct acdc_tenant_config) {
+        .name = "red", .params = acdc_params_default });
+    for (i = 0; i < N; i++) {
+        port[i] = acdc_port_bind(a, i, "p", "red", 1500);
+        for (k = 0; k < i; k++) {
+            distinct &= port[k]->idx != port[i]->idx;
+        }
+        distinct &= a->port_dir->ports[port[i]->idx] == port[i];
+    }
+    ok(distinct, "%u ports", N);
+    k = port[7]->idx;
+    acdc_port_unbind(a, 7);
+    ok(acdc_port_bind(a, N, "p", "red", 1500)->idx != k
+       && a->port_dir->ports[k] == port[7],
+       "one that is unbound is found while some thread may have its flows");
+    host_quiesce();
+    is_u64(acdc_port_bind(a, N + 1, "p", "red", 1500)->idx, k,
+           "and then others have its place");
+    dir = a->port_dir;
+    full = calloc(1, sizeof *full + ACDC_PORTS_MAX * sizeof full->ports[0]);
+    full->size = ACDC_PORTS_MAX;
+    for (i = 0; i < ACDC_PORTS_MAX; i++) {
+        full->ports[i] = port[0];
+    }
+    a->port_dir = full;
+    ok(!acdc_port_bind(a, N + 2, "p", "red", 1500), "there are enough ports");
+    full->ports[ACDC_PORTS_MAX - 1] = NULL;
+    port[0] = acdc_port_bind(a, N + 2, "p", "red", 1500);
+    is_u64(port[0]->idx, ACDC_PORTS_MAX - 1, "the last place");
+    acdc_port_unbind(a, N + 2);
+    host_quiesce();
+    ok(!full->ports[ACDC_PORTS_MAX - 1], "it is free");
+    a->port_dir = dir;
+    free(full);
+    acdc_destroy(a);
+    host_quiesce();
+}
+
 static void
 test_parser(void)
 {
@@ -615,6 +665,7 @@ main(void)
     test_limits();
     test_no_memory();
     test_tenants();
+    test_port_directory();
     test_parser();
     test_rules();
     test_statistics();
