@@ -80,6 +80,8 @@ acdc_flow_prefetch(const struct acdc_flow *f, const struct acdc_pkt *p)
         ACDC_PREFETCH((const void *) (flow + sizeof *f - 1));
     }
     if (acdc_unlikely(p->ip_version == 6)) {
+        ACDC_PREFETCH((const void *) (flow
+                                      + offsetof(struct acdc_flow6, laddr)));
         ACDC_PREFETCH((const void *) (flow + sizeof(struct acdc_flow6) - 1));
     }
 }
