@@ -7,6 +7,31 @@
 /* beta_cubic = 0.7 and C = 0.4 (RFC 9438 section 4.6, 5). */
 enum { BETA_NUM = 7, BETA_DEN = 10 };
 
+enum {
+    W_MAX_UNIT = 8,             /* Bytes. */
+    W_MAX_MOST = (1 << 27) - 1, /* Units. */
+    K_MOST = (1 << 17) - 1,     /* More than the largest window of segments of
+                                 * 400 bytes has after a cut. */
+    EPOCH_MASK = (1 << 20) - 1, /* 17 minutes of milliseconds. */
+    T_MAX = 1 << 19,            /* Of W_cubic(t), ms.  There it is larger than
+                                 * any window. */
+};
+
+/* Bytes. */
+static uint32_t
+w_max(const struct acdc_law *l)
+{
+    return (uint32_t) l->cubic.w_max * W_MAX_UNIT;
+}
+
+static void
+set_w_max(struct acdc_law *l, uint32_t bytes)
+{
+    uint32_t units = (bytes + W_MAX_UNIT - 1) / W_MAX_UNIT;
+
+    l->cubic.w_max = units < W_MAX_MOST ? units : W_MAX_MOST;
+}
+
 static void
 cubic_init(struct acdc_law *l)
 {
@@ -37,10 +62,10 @@ cubic_cut(struct acdc_law *l, const struct acdc_law_env *e,
     (void) e;
     (void) cause;
     /* Fast convergence, section 4.7: release what newcomers need. */
-    l->cubic.w_max = l->wnd < l->cubic.w_max
-                     ? (uint32_t) ((uint64_t) l->wnd * (BETA_DEN + BETA_NUM)
-                                   / (2 * BETA_DEN))
-                     : l->wnd;
+    set_w_max(l, l->wnd < w_max(l)
+                 ? (uint32_t) ((uint64_t) l->wnd * (BETA_DEN + BETA_NUM)
+                               / (2 * BETA_DEN))
+                 : l->wnd);
     l->cubic.epoch_ms = 0;
     return (uint32_t) ((uint64_t) l->wnd * BETA_NUM / BETA_DEN);
 }
@@ -58,37 +83,62 @@ cubic_pause(struct acdc_law *l)
 static uint64_t
 w_cubic(const struct acdc_law *l, uint32_t mss, uint64_t t_ms)
 {
-    /* Beyond 1000 s the term is larger than any window. */
-    int64_t d = (int64_t) (t_ms < 1000000 ? t_ms : 1000000)
-                - (int64_t) l->cubic.k_ms;
+    int64_t d = (int64_t) t_ms - (int64_t) l->cubic.k_ms;
     uint64_t abs = (uint64_t) (d < 0 ? -d : d);
     /* Millionths of a segment keep the product below 2^64. */
     uint64_t cube = acdc_div64(abs * abs * abs, 2500);
     uint64_t bytes = acdc_div64(acdc_div64(cube, 1000) * mss, 1000);
 
     if (d < 0) {
-        return bytes < l->cubic.w_max ? l->cubic.w_max - bytes : 0;
+        return bytes < w_max(l) ? w_max(l) - bytes : 0;
     }
-    return l->cubic.w_max + bytes;
+    return w_max(l) + bytes;
+}
+
+/* Growth begins anew. */
+static void
+start_epoch(struct acdc_law *l, const struct acdc_law_env *e)
+{
+    uint32_t now_ms = e->now_ms & EPOCH_MASK;
+    uint32_t k_ms;
+
+    l->cubic.epoch_ms = now_ms ? now_ms : 1;
+    if (w_max(l) < l->wnd) {
+        set_w_max(l, l->wnd);
+    }
+    /* K = cbrt((W_max - cwnd) / C), in ms: segments / 0.4 * 10^9. */
+    k_ms = cube_root(acdc_div64((uint64_t) (w_max(l) - l->wnd) * 2500000,
+                                e->mss) * 1000);
+    l->cubic.k_ms = k_ms < K_MOST ? k_ms : K_MOST;
+}
+
+/* Since the growth began, which it does when there is none. */
+static uint32_t
+time_in_epoch(struct acdc_law *l, const struct acdc_law_env *e)
+{
+    uint32_t t_ms;
+
+    if (!l->cubic.epoch_ms) {
+        start_epoch(l, e);
+    }
+    t_ms = (e->now_ms - (uint32_t) l->cubic.epoch_ms) & EPOCH_MASK;
+    if (t_ms > T_MAX) {
+        /* Not to come round to zero. */
+        uint32_t begin = (e->now_ms - T_MAX) & EPOCH_MASK;
+
+        l->cubic.epoch_ms = begin ? begin : 1;
+        t_ms = T_MAX;
+    }
+    return t_ms;
 }
 
 static void
 cubic_grow(struct acdc_law *l, const struct acdc_law_env *e, uint32_t acked)
 {
-    uint64_t t_ms, target, reno;
     uint32_t rtt_us = e->srtt_us ? e->srtt_us : 1000;
+    uint64_t t_ms = time_in_epoch(l, e);
+    uint64_t target, reno;
 
-    if (!l->cubic.epoch_ms) {
-        l->cubic.epoch_ms = e->now_ms ? e->now_ms : 1;
-        if (l->cubic.w_max < l->wnd) {
-            l->cubic.w_max = l->wnd;
-        }
-        /* K = cbrt((W_max - cwnd) / C), in ms: segments / 0.4 * 10^9. */
-        l->cubic.k_ms = cube_root(
-            acdc_div64((uint64_t) (l->cubic.w_max - l->wnd) * 2500000,
-                       e->mss) * 1000);
-    }
-    t_ms = (uint32_t) (e->now_ms - l->cubic.epoch_ms);
     target = w_cubic(l, e->mss, t_ms + rtt_us / 1000);
 
     /* Section 4.3, the Reno-friendly region: in short-RTT networks this is

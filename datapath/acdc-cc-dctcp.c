@@ -7,20 +7,27 @@
 static void
 dctcp_init(struct acdc_law *l)
 {
-    l->dctcp.alpha = ACDC_FIX_ONE;
+    acdc_dctcp_set(l, ACDC_FIX_ONE, 0, 0);
 }
 
 /* alpha = (1 - g) * alpha + g * F, F = ce / total (RFC 8257 section 3.3). */
 static void
-dctcp_round(struct acdc_law *l, const struct acdc_params *params,
-            uint32_t ce, uint32_t total)
+dctcp_round(struct acdc_law *l, const struct acdc_params *params)
 {
-    /* Most rounds have no marks, and a division takes long. */
-    uint64_t f = ce ? acdc_div64((uint64_t) ce << ACDC_FIX_SHIFT, total) : 0;
+    uint64_t ce = acdc_dctcp_ce(l), total = acdc_dctcp_total(l);
     uint64_t g = params->gain;
+    uint64_t f = 0, alpha;
 
-    l->dctcp.alpha = (uint32_t) (((ACDC_FIX_ONE - g) * l->dctcp.alpha + g * f)
-                                 >> ACDC_FIX_SHIFT);
+    if (!total) {
+        return;
+    }
+    if (ce) {
+        /* Most rounds have no marks, and a division takes long. */
+        f = acdc_div64(ce << ACDC_FIX_SHIFT, total);
+    }
+    alpha = ((ACDC_FIX_ONE - g) * acdc_dctcp_alpha(l) + g * f)
+            >> ACDC_FIX_SHIFT;
+    acdc_dctcp_set(l, (uint32_t) alpha, 0, 0);
 }
 
 /* Random bits for one cut: a guest that does not know 'salt' cannot choose
@@ -56,7 +63,7 @@ static uint32_t
 dctcp_cut(struct acdc_law *l, const struct acdc_law_env *e,
           enum acdc_cause cause)
 {
-    uint64_t alpha = l->dctcp.alpha;
+    uint64_t alpha = acdc_dctcp_alpha(l);
     uint64_t reduction = alpha - (alpha * e->params->beta
                                   >> (ACDC_FIX_SHIFT + 1));
 
@@ -65,7 +72,7 @@ dctcp_cut(struct acdc_law *l, const struct acdc_law_env *e,
     }
     /* Not in slow start, which doubles the window until it is cut. */
     if (e->params->spread_cuts && cause == ACDC_CAUSE_ECN
-        && l->wnd >= l->ssthresh) {
+        && !l->slow_start) {
         reduction = spread(e, reduction);
     }
     return l->wnd - (uint32_t) (l->wnd * reduction >> ACDC_FIX_SHIFT);

@@ -7,7 +7,7 @@
 static void
 reno_init(struct acdc_law *l)
 {
-    memset(&l->cubic, 0, sizeof l->cubic);
+    (void) l;
 }
 
 static uint32_t

@@ -47,17 +47,18 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (f->flags & ACDC_F_DOUBT) {
         return;
     }
-    f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;     /* Karn's rule. */
+    acdc_flow_stop_timing(f);                       /* Karn's rule. */
     acdc_flow_env(ctx, f, params, &env);
     if (!seq_after(p->seq, f->snd_una)
-        && elapsed_ms(ctx->now_ms, f->active_ms) >= acdc_flow_rto_ms(f)) {
+        && acdc_flow_inactive_ms(f, ctx->now_ms) >= acdc_flow_rto_ms(f)) {
         if ((f->flags & (ACDC_F_CAPABLE | ACDC_F_FIN_GUEST))
             == ACDC_F_CAPABLE) {
             f->flags |= ACDC_F_DOUBT;
         } else {
             acdc_flow_timeout(ctx, f, &env);
         }
-    } else if (end == f->snd_nxt && !f->dupacks && !f->sack_loss) {
+    } else if (end == f->snd_nxt && !f->dupacks
+               && !(f->flags & ACDC_F_SACK_LOSS)) {
         /* The tail, and no sign of loss: a tail loss probe (RFC 8985).  Its
          * answer will tell. */
     } else if (acdc_law_loss(&f->law, &env)) {
@@ -114,20 +115,22 @@ track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
         }
     } else {
         if (f->snd_nxt == f->snd_una
-            && elapsed_ms(ctx->now_ms, f->active_ms) >= acdc_flow_rto_ms(f)) {
+            && acdc_flow_inactive_ms(f, ctx->now_ms) >= acdc_flow_rto_ms(f)) {
             acdc_flow_env(ctx, f, params, &env);
             if (acdc_law_idle(&f->law, &env)) {
                 ACDC_COUNT(ctx, IDLE_RESTARTS, 1);
             }
         }
-        f->snd_nxt = end;
         if (!(f->flags & (ACDC_F_RTT_PENDING | ACDC_F_DOUBT))) {
-            f->flags |= ACDC_F_RTT_PENDING;
-            f->rtt_seq = end;
-            f->rtt_us = ctx->now_us;
+            if (acdc_likely(!acdc_law_is_held(&f->law))) {
+                acdc_flow_time(ctx, f, end - 1);
+            } else if (f->snd_nxt == f->law.cut_end) {
+                acdc_flow_time(ctx, f, f->snd_nxt);
+            }
         }
+        f->snd_nxt = end;
     }
-    f->active_ms = ctx->now_ms;
+    f->active = (uint16_t) ctx->now_ms;
     return true;
 }
 
@@ -224,7 +227,7 @@ has_room_on_path(const struct acdc_ctx *ctx, const struct acdc_flow *f,
 static inline void
 note_reported(struct acdc_flow *f)
 {
-    f->rx_told_total = f->rx_total;
+    f->rx_pending = 0;
     f->flags &= ~(uint32_t) ACDC_F_RX_NEWS;
 }
 
@@ -234,7 +237,7 @@ static void
 add_feedback(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
              uint8_t ecn, uint8_t reserved)
 {
-    uint32_t pending = f->rx_total - f->rx_told_total;
+    uint32_t pending = f->rx_pending;
     bool pure = !p->payload
                 && !(p->tcp_flags & (ACDC_TCP_SYN | ACDC_TCP_FIN
                                      | ACDC_TCP_RST));
@@ -257,6 +260,7 @@ add_feedback(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
         /* A pure ACK says something about every segment it acknowledges, so
          * its FACK does not wait. */
         if (!pure ? !(f->flags & ACDC_F_RX_NEWS) && pending < 2u * f->mss
+                    && pending < ACDC_PENDING_MAX
                   : !pending) {
             return;
         }
@@ -339,7 +343,7 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 {
     const struct acdc_params *params = acdc_flow_params(ctx, f);
 
-    f->seen_ms = ctx->now_ms;
+    acdc_flow_see(ctx, f);
     ACDC_COUNT(ctx, EGRESS_PACKETS, 1);
     if (acdc_unlikely(!params->enabled)) {
         ACDC_COUNT(ctx, UNTOUCHED_DISABLED, 1);
@@ -351,7 +355,8 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
              * of other numbers has lost that connection, as after a reboot.
              * The new one's SYN was not followed. */
             return (f->state != ACDC_FLOW_ESTABLISHED
-                    && f->state != ACDC_FLOW_CLOSING) || p->seq == f->iss;
+                    && f->state != ACDC_FLOW_CLOSING)
+                   || acdc_flow_is_iss(f, p->seq);
         }
         return true;
     }

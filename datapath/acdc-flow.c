@@ -27,8 +27,12 @@ acdc_flow_new_params(const struct acdc_ctx *ctx, struct acdc_flow *f)
     const struct acdc_params *params;
 
     f->policy_gen = ctx->policy->gen;
-    f->rule = (int16_t) acdc_policy_match(ctx->policy, f);
+    f->rule = acdc_policy_match(ctx->policy, f);
     params = acdc_policy_params(ctx->policy, f->rule);
+    f->flags &= ~(uint32_t) ACDC_F_PLAIN;
+    if (acdc_params_enforce(params) && !params->small_windows) {
+        f->flags |= ACDC_F_PLAIN;
+    }
     if (f->flags & ACDC_F_LAW) {
         enum acdc_algorithm alg = acdc_flow_algorithm(f, params);
         struct acdc_law_env env;
@@ -118,9 +122,9 @@ is_valid_reset(const struct acdc_ctx *ctx, const struct acdc_flow *f,
            && seq_after(p->ack, f->irs) && !seq_after(p->ack, f->rcv_nxt);
 }
 
-/* Whether the other end may take a FIN: of the guest if it is of what was
- * followed and not acknowledged, of the peer if it is not of an outsider, see
- * is_plausible().  Neither must have a flow forgotten that goes on. */
+/* Whether the other end may take a FIN: if it ends what was followed, which no
+ * outsider's does (is_plausible()), and of the guest's is not acknowledged.
+ * Neither must have a flow forgotten that goes on. */
 static bool
 is_valid_fin(const struct acdc_ctx *ctx, const struct acdc_flow *f,
              const struct acdc_pkt *p)
@@ -128,9 +132,9 @@ is_valid_fin(const struct acdc_ctx *ctx, const struct acdc_flow *f,
     uint32_t end = p->seq + p->payload + 1;
 
     if (ctx->dir == ACDC_INGRESS) {
-        return seq_plausible(end, f->rcv_nxt);
+        return end == f->rcv_nxt;
     }
-    return seq_after(end, f->snd_una) && !seq_after(end, f->snd_nxt);
+    return seq_after(end, f->snd_una) && end == f->snd_nxt;
 }
 
 void
@@ -146,17 +150,15 @@ acdc_flow_do_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
         }
     } else {
         uint32_t flag = egress ? ACDC_F_FIN_GUEST : ACDC_F_FIN_PEER;
-        uint32_t *fin = egress ? &f->fin_guest : &f->fin_peer;
-        uint32_t end = p->seq + p->payload;
+        uint32_t last = egress ? f->snd_nxt : f->rcv_nxt;
 
         if ((p->tcp_flags & ACDC_TCP_FIN) && is_valid_fin(ctx, f, p)) {
-            *fin = end + 1;
             f->flags |= flag;
             if (state == ACDC_FLOW_ESTABLISHED) {
                 state = ACDC_FLOW_CLOSING;
             }
-        } else if (p->payload && (f->flags & flag) && seq_after(end, *fin)
-                   && !seq_after(end, *fin + ACDC_PLAUSIBLE)) {
+        } else if (p->payload && (f->flags & flag)
+                   && p->seq + p->payload == last) {
             /* More data follows: it was a corrupt packet's. */
             f->flags &= ~flag;
             if (state == ACDC_FLOW_CLOSING || state == ACDC_FLOW_CLOSED) {
@@ -168,7 +170,7 @@ acdc_flow_do_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
          * other's: what can still come is in the linger. */
         if ((f->flags & ACDC_F_FIN_GUEST) && (f->flags & ACDC_F_FIN_PEER)
             && (p->tcp_flags & ACDC_TCP_ACK)
-            && !seq_before(p->ack, egress ? f->fin_peer : f->fin_guest)) {
+            && !seq_before(p->ack, egress ? f->rcv_nxt : f->snd_nxt)) {
             state = ACDC_FLOW_CLOSED;
         }
     }

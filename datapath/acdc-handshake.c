@@ -31,7 +31,7 @@ note_options(struct acdc_flow *f, const struct acdc_pkt *p, bool guest)
         f->flags |= guest ? ACDC_F_SACK_GUEST : ACDC_F_SACK_PEER;
     }
     if (guest) {
-        f->guest_wscale = wscale;
+        acdc_flow_set_guest_wscale(f, wscale);
     } else {
         f->peer_wscale = f->out_wscale = wscale;
     }
@@ -43,7 +43,8 @@ settle_wscale(struct acdc_flow *f)
 {
     if (!(f->flags & ACDC_F_WSCALE_GUEST)
         || !(f->flags & ACDC_F_WSCALE_PEER)) {
-        f->guest_wscale = f->peer_wscale = f->out_wscale = 0;
+        acdc_flow_set_guest_wscale(f, 0);
+        f->peer_wscale = f->out_wscale = 0;
     }
 }
 
@@ -214,18 +215,18 @@ restart(struct acdc_ctx *ctx, struct acdc_flow *f)
     f->dupacks = 0;
     f->bad_feedback = 0;
     f->prompt_acks = 0;
-    f->sack_loss = 0;
     f->out_window = f->peer_window = 0;
-    f->tx_total = f->fb_total = f->fb_ce = f->silent = f->lost = 0;
-    f->irs = f->rcv_nxt = 0;
-    f->rx_total = f->rx_ce = f->rx_told_total = 0;
+    f->tx_total = f->fb_total = f->fb_ce = 0;
+    f->rcv_nxt = 0;
+    f->rx_total = f->rx_ce = f->rx_pending = 0;
     f->srtt_us8 = 0;
     f->policy_gen = 0;
-    f->active_ms = ctx->now_ms;
+    f->active = (uint16_t) ctx->now_ms;
     memset(&f->law, 0, sizeof f->law);
     acdc_flow_set_state(ctx, f,
                         ctx->dir == ACDC_EGRESS ? ACDC_FLOW_SYN_SENT
                                                 : ACDC_FLOW_SYN_RECEIVED);
+    f->irs = 0;
     ACDC_COUNT(ctx, FLOWS_CREATED, 1);
 }
 
@@ -259,7 +260,7 @@ acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     acdc_lock(&f->lock);
     if ((f->flags & ACDC_F_DEAD)
         || (f->state == ACDC_FLOW_ESTABLISHED && (f->flags & ACDC_F_LAW)
-            && f->iss == p->seq)) {
+            && acdc_flow_is_iss(f, p->seq))) {
         /* The latter was sent again before the guest got the SYN-ACK that the
          * engine has seen, and is of the same connection. */
         acdc_unlock(&f->lock);
@@ -269,23 +270,22 @@ acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
      * open (RFC 9293 section 3.5): the SYN-ACKs that follow settle it. */
     if ((f->state != ACDC_FLOW_SYN_RECEIVED || (f->flags & ACDC_F_LAW))
         && (f->state != ACDC_FLOW_SYN_SENT
-            || (f->n_syns && f->iss != p->seq))) {
+            || (f->n_syns && f->snd_una != p->seq))) {
         uint32_t reused = f->flags & (ACDC_F_LAW | ACDC_F_REUSED);
 
         restart(ctx, f);
         f->flags |= reused ? ACDC_F_REUSED : 0;
     }
-    f->seen_ms = ctx->now_ms;
+    acdc_flow_see(ctx, f);
     /* Data of TCP Fast Open is not sent again with the SYN, but the SYN-ACK may
      * acknowledge it. */
-    if (!f->n_syns || f->iss != p->seq || seq_after(end, f->snd_nxt)) {
+    if (!f->n_syns || f->snd_una != p->seq || seq_after(end, f->snd_nxt)) {
         f->snd_nxt = end;
     }
     if (f->n_syns < ACDC_SYNS_MAX) {
         f->n_syns++;
     }
-    f->iss = p->seq;
-    f->snd_una = f->out_ack = p->seq;
+    f->snd_una = p->seq;
     f->tx_total += p->payload;
     note_options(f, p, true);
     if ((p->tcp_flags & (ACDC_TCP_ECE | ACDC_TCP_CWR))
@@ -326,14 +326,14 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
          * with a forged SYN. */
         bool capable = accept_offer(ctx, p);
 
-        if (!(f->flags & ACDC_F_DEAD) && p->seq == f->irs) {
+        if (!(f->flags & ACDC_F_DEAD) && acdc_flow_is_irs(f, p->seq)) {
             f->flags |= capable ? ACDC_F_PEER : 0;
             repeat_options(f, p);
         }
         acdc_unlock(&f->lock);
         return;
     }
-    f->seen_ms = ctx->now_ms;
+    acdc_flow_see(ctx, f);
     if (f->irs != p->seq || seq_after(end, f->rcv_nxt)) {
         /* As above: what came with an earlier SYN is still there. */
         f->irs = p->seq;
@@ -391,13 +391,12 @@ acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
         || (p->ack != f->irs + 1 && p->ack != f->irs + 1 + f->rx_total)) {
         return false;
     }
-    first = !(f->flags & ACDC_F_LAW) || f->iss != p->seq;
+    first = !(f->flags & ACDC_F_LAW) || f->snd_una != p->seq;
     if (f->n_syns < ACDC_SYNS_MAX) {
         f->n_syns++;
     }
     if (first) {
-        f->iss = p->seq;
-        f->snd_una = f->out_ack = p->seq;
+        f->snd_una = p->seq;
         f->snd_nxt = p->seq + 1 + p->payload;
         f->tx_total = p->payload;
         note_options(f, p, true);
@@ -408,7 +407,7 @@ acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
         /* What the peer's SYN offered, with the guest's own numbers. */
         f->peer_edge = f->right_edge = p->seq + 1 + f->peer_window;
         f->flags |= ACDC_F_EDGE;
-        f->rx_told_total = f->rx_total;
+        f->rx_pending = 0;
     } else if ((f->flags & ACDC_F_CAPABLE) && !offered) {
         /* Sent again, now without the option.  If an earlier one arrives, the
          * other end's feedback will tell. */
@@ -427,26 +426,27 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
         accept_offer(ctx, p);
         return false;
     }
-    if (f->state == ACDC_FLOW_ESTABLISHED && p->seq == f->irs) {
+    if (f->state == ACDC_FLOW_ESTABLISHED && acdc_flow_is_irs(f, p->seq)) {
         /* Sent again: the guest's ACK was lost. */
         accept_offer(ctx, p);
         repeat_options(f, p);
         return true;
     }
     if ((f->state != ACDC_FLOW_SYN_SENT && f->state != ACDC_FLOW_SYN_RECEIVED)
-        || !seq_after(p->ack, f->iss) || seq_after(p->ack, f->snd_nxt)) {
+        || !seq_after(p->ack, f->snd_una) || seq_after(p->ack, f->snd_nxt)) {
         accept_offer(ctx, p);
         return false;
     }
     f->irs = p->seq;
     f->rcv_nxt = p->seq + 1 + p->payload;
-    f->rx_total = f->rx_told_total = p->payload;
+    f->rx_total = p->payload;
+    f->rx_pending = 0;
     note_options(f, p, false);
     f->flags &= ~(uint32_t) ACDC_F_PEER;
     if (accept_offer(ctx, p)) {
         f->flags |= ACDC_F_PEER;
     }
-    f->snd_una = f->out_ack = p->ack;
+    f->snd_una = p->ack;
     /* The other end answers with the capability if a SYN with it arrived,
      * whatever was sent after that. */
     settle(ctx, f, params, p, (f->flags & ACDC_F_OFFERED)

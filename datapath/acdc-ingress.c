@@ -65,6 +65,9 @@ count_received(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (!p->payload) {
         return;
     }
+    f->rx_pending = p->payload < (uint32_t) ACDC_PENDING_MAX - f->rx_pending
+                    ? (uint16_t) (f->rx_pending + p->payload)
+                    : ACDC_PENDING_MAX;
     if (ce != was_ce) {
         f->flags ^= ACDC_F_RX_CE;
         f->flags |= ACDC_F_RX_NEWS;
@@ -126,7 +129,8 @@ read_feedback(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
     if (seq_after(total, f->tx_total) || new_ce > new_total) {
         ACDC_COUNT(ctx, FEEDBACK_BAD, 1);
-        if (++f->bad_feedback < ACDC_FEEDBACK_RESYNC) {
+        if (f->bad_feedback < ACDC_FEEDBACK_RESYNC - 1) {
+            f->bad_feedback++;
             return REPORT_BAD;
         }
         /* Not once but always: the network duplicates packets, and both ends
@@ -153,8 +157,14 @@ static inline void
 note_silence(struct acdc_ctx *ctx, struct acdc_flow *f,
              const struct acdc_params *params, uint32_t acked)
 {
-    f->silent += acked;
-    if (f->silent > 4 * (uint64_t) f->law.wnd + 64 * (uint64_t) f->mss) {
+    /* An ACK of less than a segment counts as one: it had room for a report,
+     * too. */
+    uint32_t silent = f->silent + (acked - 1) / f->mss + 1;
+    uint32_t limit = 4 * (f->law.wnd / f->mss) + 64;
+
+    f->silent = (uint16_t) (silent < ACDC_SILENT_MAX ? silent
+                                                     : ACDC_SILENT_MAX);
+    if (silent > (limit < ACDC_SILENT_MAX ? limit : ACDC_SILENT_MAX)) {
         acdc_flow_set_counted(ctx, f, false);
         acdc_law_switch(&f->law, acdc_flow_algorithm(f, params));
         ACDC_COUNT(ctx, FEEDBACK_LOST, 1);
@@ -165,26 +175,26 @@ static ACDC_NOINLINE void
 sample_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
            const struct acdc_params *params, uint32_t ack)
 {
-    uint32_t rtt;
+    uint32_t rtt, srtt_us8 = f->srtt_us8;
 
-    if (seq_before(ack, f->rtt_seq)) {
+    if (!seq_after(ack, f->law.cut_end)) {
         return;
     }
-    f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;
-    rtt = ctx->now_us - f->rtt_us;
+    acdc_flow_stop_timing(f);
+    rtt = (ctx->now_us - f->rtt_us) & 0xffffff;
     /* Another thread's clock may be a little behind. */
-    if ((int32_t) rtt < 1) {
+    if (!rtt || rtt > 0xffffff - ACDC_RTT_SKEW_US) {
         rtt = 1;
     }
-    if (rtt > 1u << 28) {
+    if (rtt > ACDC_RTT_MOST_US) {
         return;
     }
     if (acdc_unlikely(acdc_flow_is_small(f))
-        && rtt > f->srtt_us8 / 8 + ACDC_DELAYED_ACK_US) {
+        && rtt > srtt_us8 / 8 + ACDC_DELAYED_ACK_US) {
         acdc_flow_note_delay(ctx, f, params);
     }
-    f->srtt_us8 = f->srtt_us8 ? f->srtt_us8 + rtt - f->srtt_us8 / 8
-                              : rtt * 8;
+    srtt_us8 = srtt_us8 ? srtt_us8 + rtt - srtt_us8 / 8 : rtt * 8;
+    f->srtt_us8 = srtt_us8 < 0xffffff ? srtt_us8 : 0xffffff;
     ACDC_COUNT(ctx, RTT_SAMPLES, 1);
     acdc_rtt_record(ctx, rtt);
 }
@@ -219,10 +229,10 @@ shows_loss(struct acdc_flow *f, const struct acdc_pkt *p, bool duplicate)
     if (f->dupacks == ACDC_DUPTHRESH) {
         return true;
     }
-    if ((p->opt_flags & ACDC_O_SACK) && !f->sack_loss
+    if ((p->opt_flags & ACDC_O_SACK) && !(f->flags & ACDC_F_SACK_LOSS)
         && seq_after(acdc_pkt_sack_edge(p, f->snd_una, f->snd_nxt),
                      f->snd_una + ACDC_DUPTHRESH * (uint32_t) f->mss)) {
-        f->sack_loss = true;
+        f->flags |= ACDC_F_SACK_LOSS;
         return true;
     }
     return false;
@@ -233,14 +243,14 @@ shows_loss(struct acdc_flow *f, const struct acdc_pkt *p, bool duplicate)
 static bool
 note_lost(struct acdc_flow *f, const struct acdc_pkt *p, enum report report)
 {
-    uint32_t lost = f->tx_total - f->fb_total;
+    uint16_t lost = (uint16_t) (f->tx_total - f->fb_total);
     bool more;
 
     if (report != REPORT_GOOD || p->ack != f->snd_nxt
         || (f->flags & ACDC_F_FIN_GUEST)) {
         return true;
     }
-    more = seq_after(lost, f->lost);
+    more = lost != f->lost;
     f->lost = lost;
     return more;
 }
@@ -267,17 +277,19 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (seq_before(p->ack, f->snd_una)) {
         /* Overtaken; its feedback is not. */
         acked = 0;
-    } else if (p->ack == f->out_ack && pure && f->snd_nxt != f->snd_una) {
+    } else if (!acked && !(f->flags & ACDC_F_BEHIND) && pure
+               && f->snd_nxt != f->snd_una) {
         *duplicate = window == f->peer_window;
         *update = !*duplicate && !(p->opt_flags & ACDC_O_SACK);
     }
     if (acked) {
         f->snd_una = p->ack;
-        if (acdc_unlikely(f->dupacks || f->sack_loss)) {
+        f->flags |= fack ? ACDC_F_BEHIND : 0;
+        if (acdc_unlikely(f->dupacks || (f->flags & ACDC_F_SACK_LOSS))) {
             f->dupacks = 0;
-            f->sack_loss = false;
+            f->flags &= ~(uint32_t) ACDC_F_SACK_LOSS;
         }
-        f->active_ms = ctx->now_ms;
+        f->active = (uint16_t) ctx->now_ms;
         if (f->flags & ACDC_F_RTT_PENDING) {
             sample_rtt(ctx, f, params, p->ack);
         }
@@ -311,9 +323,11 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
     if ((acked || d_total)
         && acdc_law_ack(&f->law, &env, acked, d_ce, d_total)) {
+        acdc_flow_stop_timing(f);
         ACDC_COUNT(ctx, CUTS_ECN, 1);
     }
     if (loss && acdc_law_loss(&f->law, &env)) {
+        acdc_flow_stop_timing(f);
         ACDC_COUNT(ctx, CUTS_LOSS, 1);
     }
 }
@@ -328,6 +342,7 @@ give_to_law(struct acdc_ctx *ctx, struct acdc_flow *f,
 
     acdc_flow_env(ctx, f, params, &env);
     if (acdc_law_ack(&f->law, &env, acked, ce, total)) {
+        acdc_flow_stop_timing(f);
         ACDC_COUNT(ctx, CUTS_ECN, 1);
     }
 }
@@ -469,14 +484,17 @@ finish_fack(struct acdc_ctx *ctx, struct acdc_flow *f,
             const struct acdc_params *params, struct acdc_pkt *p, bool near)
 {
     uint16_t heard_window = f->peer_window, told_window = f->out_window;
-    uint32_t told_edge = f->out_ack
-                         + ((uint32_t) told_window << f->out_wscale);
     uint32_t right_edge = f->right_edge;
+    /* What is acknowledged anew moves the window's end; where the guest was once
+     * told a smaller window that may have been there before. */
+    uint32_t told_edge = f->flags & ACDC_F_BEHIND
+                         ? right_edge
+                         : f->snd_una
+                           + ((uint32_t) told_window << f->out_wscale);
     uint32_t own = peer_window(f, p, near, f->flags & ACDC_F_EDGE);
     uint32_t edge;
 
-    if (!acdc_flow_enforced(f, params) || seq_before(p->ack, f->out_ack)
-        || seq_after(p->ack, f->snd_nxt)) {
+    if (!acdc_flow_enforced(f, params) || p->ack != f->snd_una) {
         /* An ACK that says the same window is no duplicate: the guest has not
          * heard of it. */
         f->peer_window = heard_window;
@@ -485,15 +503,14 @@ finish_fack(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
     enforce(ctx, f, true, p, own, near, false, false, false);
     edge = p->ack + ((uint32_t) f->out_window << f->out_wscale);
-    if (!seq_after(edge, told_edge)
-        || (p->ack == f->out_ack && f->out_window <= told_window)) {
+    if (!seq_after(edge, told_edge)) {
         f->peer_window = heard_window;
         f->out_window = told_window;
         f->right_edge = right_edge;
         p->verdict = ACDC_DROP;
         return;
     }
-    f->out_ack = p->ack;
+    f->flags &= ~(uint32_t) ACDC_F_BEHIND;
     ACDC_COUNT(ctx, WINDOW_UPDATES, 1);
 }
 
@@ -502,10 +519,10 @@ finish_fack(struct acdc_ctx *ctx, struct acdc_flow *f,
 static inline void
 note_data(struct acdc_flow *f, const struct acdc_pkt *p, bool near)
 {
-    uint32_t end = p->seq + p->payload;
+    uint32_t end = p->seq + p->payload
+                   + (p->tcp_flags & ACDC_TCP_FIN ? 1 : 0);
 
-    if ((p->payload || (p->tcp_flags & ACDC_TCP_FIN))
-        && seq_after(end, f->rcv_nxt)
+    if (end != p->seq && seq_after(end, f->rcv_nxt)
         && !seq_after(p->seq, f->rcv_nxt + ACDC_PLAUSIBLE)
         && (!(f->flags & ACDC_F_LAW) || near)) {
         f->rcv_nxt = end;
@@ -549,18 +566,17 @@ note_told(struct acdc_flow *f, const struct acdc_pkt *p, bool near)
 
 /* Of both kinds: what is asked of the flow, and of the packet's flags. */
 static ACDC_ALWAYS_INLINE bool
-is_usual(const struct acdc_flow *f, const struct acdc_params *params,
-         const struct acdc_pkt *p)
+is_usual(const struct acdc_flow *f, const struct acdc_pkt *p)
 {
-    const uint32_t flags = ACDC_F_OFFERED | ACDC_F_PEER | ACDC_F_CAPABLE
-                           | ACDC_F_EDGE | ACDC_F_LAW;
+    const uint32_t flags = ACDC_F_PLAIN | ACDC_F_OFFERED | ACDC_F_PEER
+                           | ACDC_F_CAPABLE | ACDC_F_EDGE | ACDC_F_LAW;
 
     return acdc_tcp_flags_are_plain(p->tcp_flags)
            && (f->flags & (flags | ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER
-                           | ACDC_F_DOUBT)) == flags
+                           | ACDC_F_DOUBT | ACDC_F_BEHIND
+                           | ACDC_F_SACK_LOSS)) == flags
            && f->state == ACDC_FLOW_ESTABLISHED && !f->bad_feedback
-           && !f->dupacks && !f->sack_loss && acdc_flow_enforced(f, params)
-           && !params->small_windows;
+           && !f->dupacks && f->law.alg != ACDC_ALG_NONE;
 }
 
 /* The window field for the guest. */
@@ -577,7 +593,7 @@ usual_window(struct acdc_ctx *ctx, struct acdc_flow *f,
 }
 
 /* False, with nothing changed, if 'p' is not such an ACK or may not be
- * written.  What is beyond 'snd_una' is beyond 'out_ack', too. */
+ * written. */
 static ACDC_ALWAYS_INLINE bool
 usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
           const struct acdc_params *params, struct acdc_pkt *p)
@@ -610,13 +626,12 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
     f->fb_ce = ce;
     f->silent = 0;
     f->snd_una = ack;
-    f->out_ack = ack;
-    f->active_ms = ctx->now_ms;
+    f->active = (uint16_t) ctx->now_ms;
     if (f->flags & ACDC_F_RTT_PENDING) {
         sample_rtt(ctx, f, params, ack);
     }
     if (ack == f->snd_nxt) {
-        f->lost = f->tx_total - total;
+        f->lost = (uint16_t) (f->tx_total - total);
     }
     if (new_ce
         || !acdc_law_usual_ack(&f->law, params, f->mss, ack, f->snd_nxt,
@@ -644,8 +659,8 @@ usual_data(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 
     if ((p->opt_flags & ~(unsigned int) ACDC_O_TIMESTAMP)
         || p->seq != f->rcv_nxt || p->ack != f->snd_una
-        || f->snd_nxt != f->snd_una || f->out_ack != f->snd_una
-        || !is_dressed(f, p) || !acdc_pkt_make_writable(p)) {
+        || f->snd_nxt != f->snd_una || !is_dressed(f, p)
+        || !acdc_pkt_make_writable(p)) {
         return false;
     }
     ecn = ecn_for_guest(p, &ce);
@@ -680,6 +695,11 @@ ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
 
     near = is_near(f, p);
+    if ((f->flags & ACDC_F_LAW) && acdc_flow_in_handshake(f)
+        && (p->tcp_flags & ACDC_TCP_ACK)
+        && seq_after(p->ack, f->snd_una) && !seq_after(p->ack, f->snd_nxt)) {
+        acdc_flow_set_state(ctx, f, ACDC_FLOW_ESTABLISHED);
+    }
     fack = (p->opt_flags & ACDC_O_FEEDBACK) && !p->payload
            && (acdc_pkt_reserved(p) & ACDC_RES_FACK);
     if ((f->flags & ACDC_F_OFFERED) && (f->flags & ACDC_F_PEER)) {
@@ -689,7 +709,8 @@ ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
             note_told(f, p, near);
             return;
         }
-        if ((p->opt_flags & ACDC_O_FEEDBACK) && !is_plausible(f, p, near)) {
+        if ((p->opt_flags & ACDC_O_FEEDBACK)
+            && (!is_plausible(f, p, near) || acdc_flow_in_handshake(f))) {
             ACDC_COUNT(ctx, FEEDBACK_BAD, 1);
         } else if (p->opt_flags & ACDC_O_FEEDBACK) {
             if (fack) {
@@ -726,11 +747,6 @@ ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
         p->verdict = fack ? ACDC_DROP : ACDC_PASS;
         return;
     }
-    if ((f->state == ACDC_FLOW_SYN_RECEIVED || f->state == ACDC_FLOW_SYN_SENT)
-        && (p->tcp_flags & ACDC_TCP_ACK)
-        && seq_after(p->ack, f->iss) && !seq_after(p->ack, f->snd_nxt)) {
-        acdc_flow_set_state(ctx, f, ACDC_FLOW_ESTABLISHED);
-    }
     note_alive(ctx, f, p, near);
     if ((p->tcp_flags & ACDC_TCP_ACK) && !(p->tcp_flags & ACDC_TCP_RST)) {
         process_ack(ctx, f, params, p, near, fack, report, d_ce, d_total,
@@ -745,8 +761,8 @@ ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
             p->verdict = ACDC_DROP;
             return;
         }
-        if (seq_after(p->ack, f->out_ack) && !seq_after(p->ack, f->snd_nxt)) {
-            f->out_ack = p->ack;
+        if (p->ack == f->snd_una) {
+            f->flags &= ~(uint32_t) ACDC_F_BEHIND;
         }
         if (p->payload && f->snd_nxt != f->snd_una) {
             f->flags |= ACDC_F_BOTH_WAYS;
@@ -784,10 +800,10 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 {
     const struct acdc_params *params = acdc_flow_params(ctx, f);
 
-    f->seen_ms = ctx->now_ms;
+    acdc_flow_see(ctx, f);
     ACDC_COUNT(ctx, INGRESS_PACKETS, 1);
     ACDC_COUNT(ctx, INGRESS_BYTES, p->payload);
-    if (!is_usual(f, params, p)
+    if (!is_usual(f, p)
         || !(p->payload ? usual_data(ctx, f, p)
                         : usual_ack(ctx, f, params, p))) {
         ingress_stepwise(ctx, f, params, p);

@@ -46,6 +46,7 @@ acdc_law_init(struct acdc_law *l, const struct acdc_law_env *e,
     memset(l, 0, sizeof *l);
     l->wnd = initial < ACDC_WINDOW_MAX ? (uint32_t) initial : ACDC_WINDOW_MAX;
     l->ssthresh = ACDC_WINDOW_MAX;
+    l->slow_start = true;
     l->round_end = e->snd_nxt;
     acdc_law_switch(l, alg);
     acdc_law_clamp(l, e);
@@ -54,7 +55,7 @@ acdc_law_init(struct acdc_law *l, const struct acdc_law_env *e,
 void
 acdc_law_switch(struct acdc_law *l, enum acdc_algorithm alg)
 {
-    l->alg = (uint8_t) alg;
+    l->alg = (unsigned int) alg & 7;
     if (acdc_cc(l)) {
         acdc_cc(l)->init(l);
     }
@@ -66,15 +67,14 @@ acdc_law_end_round(struct acdc_law *l, const struct acdc_params *params,
 {
     const struct acdc_cc *cc = acdc_cc(l);
 
-    if (cc->round && l->round_total) {
-        cc->round(l, params, l->round_ce, l->round_total);
+    if (cc->round) {
+        cc->round(l, params);
     }
     if (cc->pause && !acdc_law_is_limited(l, l->flight_max)) {
         cc->pause(l);
     }
-    l->round_ce = l->round_total = 0;
     l->round_end = snd_nxt;
-    l->flight_max = snd_nxt - snd_una;
+    l->flight_max = acdc_law_flight(snd_nxt - snd_una);
 }
 
 static void
@@ -89,13 +89,10 @@ grow(struct acdc_law *l, const struct acdc_law_env *e, uint32_t acked)
 static ACDC_NOINLINE void
 cut(struct acdc_law *l, const struct acdc_law_env *e, enum acdc_cause cause)
 {
-    uint32_t floor = acdc_law_floor(e);
-
     l->wnd = acdc_cc(l)->cut(l, e, cause);
     l->timed_out = false;
     acdc_law_clamp(l, e);
-    l->ssthresh = l->wnd > floor ? l->wnd : floor;
-    l->ca_bytes = 0;
+    acdc_law_avoid(l);
     l->cut_end = e->snd_nxt;
     l->in_cut = true;
 }
@@ -107,9 +104,10 @@ acdc_law_ack(struct acdc_law *l, const struct acdc_law_env *e,
     uint32_t flight;
 
     if (!acdc_cc(l)) {
-        /* Another algorithm may take over: its marks must not be 2^31 bytes
-         * behind. */
-        l->round_end = l->cut_end = e->snd_una;
+        /* Another algorithm may take over: its round must not be 2^31 bytes
+         * behind, nor the end of a cut. */
+        l->round_end = e->snd_una;
+        l->in_cut = l->in_loss = false;
         return false;
     }
     if (acked && l->timed_out) {
@@ -118,8 +116,10 @@ acdc_law_ack(struct acdc_law *l, const struct acdc_law_env *e,
         l->timed_out = false;
         acdc_law_clamp(l, e);
     }
-    flight = acdc_law_note_ack(l, e->params, e->snd_una, e->snd_nxt, acked, ce,
-                               total);
+    if (l->alg == ACDC_ALG_DCTCP) {
+        acdc_dctcp_note_report(l, ce, total);
+    }
+    flight = acdc_law_note_ack(l, e->params, e->snd_una, e->snd_nxt, acked);
 
     if (ce && !l->in_cut) {
         cut(l, e, ACDC_CAUSE_ECN);
@@ -140,7 +140,7 @@ acdc_law_loss(struct acdc_law *l, const struct acdc_law_env *e)
     }
     l->in_loss = true;
     if (l->alg == ACDC_ALG_DCTCP) {
-        l->dctcp.alpha = ACDC_FIX_ONE;
+        acdc_dctcp_set(l, ACDC_FIX_ONE, acdc_dctcp_ce(l), acdc_dctcp_total(l));
     }
     if (l->in_cut) {
         /* Cut already in this window of data. */
@@ -161,14 +161,13 @@ acdc_law_timeout(struct acdc_law *l, const struct acdc_law_env *e)
     /* Not again for data that the timer sent already: ssthresh remembers what
      * the path took before (RFC 5681 section 3.1). */
     if (!l->timed_out) {
-        l->ssthresh = acdc_cc(l)->cut(l, e, ACDC_CAUSE_TIMEOUT);
-        if (l->ssthresh < floor) {
-            l->ssthresh = floor;
-        }
+        uint32_t ssthresh = acdc_cc(l)->cut(l, e, ACDC_CAUSE_TIMEOUT);
+
+        l->ssthresh = ssthresh > floor ? ssthresh : floor;
+        l->slow_start = true;
     }
     l->wnd = e->mss;
     l->timed_out = true;
-    l->ca_bytes = 0;
     l->in_loss = true;
     l->in_cut = false;
     l->cut_end = e->snd_nxt;
@@ -181,6 +180,7 @@ acdc_law_idle(struct acdc_law *l, const struct acdc_law_env *e)
 {
     uint64_t restart = (uint64_t) e->params->initial_window * e->mss;
     uint32_t before = l->wnd;
+    uint32_t most = before / 4 * 3;
 
     if (!acdc_cc(l)) {
         return false;
@@ -193,11 +193,11 @@ acdc_law_idle(struct acdc_law *l, const struct acdc_law_env *e)
     }
     /* What the path took before is where slow start ends, as Linux's
      * tcp_cwnd_restart() has it. */
-    if (l->ssthresh < l->wnd / 4 * 3) {
-        l->ssthresh = l->wnd / 4 * 3;
+    if (!l->slow_start || l->ssthresh < most) {
+        l->ssthresh = most;
     }
+    l->slow_start = true;
     l->wnd = (uint32_t) restart;
-    l->ca_bytes = 0;
     l->flight_max = 0;
     acdc_law_clamp(l, e);
     return l->wnd < before;

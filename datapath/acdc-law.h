@@ -23,34 +23,46 @@ seq_after(uint32_t a, uint32_t b)
 }
 #define seq_before(A, B) seq_after(B, A)
 
+/* 28 bytes, as each flow has one: what is not needed at the same time shares
+ * memory, and numbers have as many bits as they need. */
 struct acdc_law {
-    uint32_t wnd;               /* Bytes the flow may have in flight. */
-    uint8_t alg;                /* enum acdc_algorithm. */
-    bool in_cut;
-    bool in_loss;
-    bool timed_out;             /* And nothing heard since: wnd is below the
+    uint32_t cut_end;           /* While in_cut or in_loss: these hold until
+                                 * snd_una passes it.  Else the caller's. */
+    uint32_t flight_max : 24;   /* Most in flight in this round, see
+                                 * acdc_law_flight(). */
+    uint32_t alg : 3;           /* enum acdc_algorithm. */
+    uint32_t slow_start : 1;    /* wnd is below ssthresh. */
+    uint32_t in_cut : 1;
+    uint32_t in_loss : 1;
+    uint32_t timed_out : 1;     /* And nothing heard since: wnd is below the
                                  * floor. */
-    uint32_t ssthresh;          /* Bytes. */
-    uint32_t ca_bytes;          /* Acknowledged in congestion avoidance,
-                                 * towards the next segment of growth. */
+    uint32_t wnd;               /* Bytes the flow may have in flight. */
     uint32_t round_end;         /* snd_una at which alpha is updated. */
-    uint32_t cut_end;           /* Only while in_cut or in_loss: these hold
-                                 * until snd_una passes it. */
-    uint32_t round_ce;          /* Feedback of this round, bytes. */
-    uint32_t round_total;
-    uint32_t flight_max;        /* Most bytes in flight in this round. */
-    union {                     /* The algorithm's own. */
+    union {
+        uint32_t ssthresh;      /* In slow start: bytes. */
+        uint32_t ca_bytes;      /* In congestion avoidance: acknowledged
+                                 * towards the next segment of growth. */
+    };
+    union {                     /* The algorithm's own, 8 bytes. */
+        acdc_u64_align4 dctcp;  /* See acdc_dctcp_alpha(). */
         struct {
-            uint32_t alpha;     /* Fixed point. */
-        } dctcp;
-        struct {
-            uint32_t w_max;     /* Bytes. */
-            uint32_t epoch_ms;  /* Start of the growth since the last cut;
-                                 * 0: none yet. */
-            uint32_t k_ms;      /* From there to w_max. */
-        } cubic;
+            uint64_t w_max : 27;        /* Units of 8 bytes, rounded up. */
+            uint64_t k_ms : 17;         /* From the epoch to w_max. */
+            uint64_t epoch_ms : 20;     /* Start of the growth since the last
+                                         * cut; 0: none yet. */
+        } ACDC_PACKED cubic;
     };
 };
+
+/* What is in flight, in units of so many bytes, for which 24 bits are enough: the
+ * last of them may be begun. */
+#define ACDC_FLIGHT_UNIT 64
+static inline uint32_t
+acdc_law_flight(uint32_t bytes)
+{
+    return (bytes < ACDC_WINDOW_MAX ? bytes : ACDC_WINDOW_MAX - 1)
+           / ACDC_FLIGHT_UNIT;
+}
 
 /* What an event of a flow brings. */
 struct acdc_law_env {
@@ -72,10 +84,8 @@ struct acdc_cc {
     const char *name;
     /* Starts the union of struct acdc_law. */
     void (*init)(struct acdc_law *);
-    /* At the end of a round with 'total' > 0 bytes reported, 'ce' of them
-     * marked.  May be NULL. */
-    void (*round)(struct acdc_law *, const struct acdc_params *, uint32_t ce,
-                  uint32_t total);
+    /* At the end of a round.  May be NULL. */
+    void (*round)(struct acdc_law *, const struct acdc_params *);
     /* The window, bytes, after congestion of kind 'cause'; the caller applies
      * floor and cap.  For ACDC_CAUSE_TIMEOUT: what ssthresh becomes. */
     uint32_t (*cut)(struct acdc_law *, const struct acdc_law_env *,
@@ -94,6 +104,58 @@ extern const struct acdc_cc acdc_cc_reno, acdc_cc_cubic, acdc_cc_dctcp;
 void acdc_cc_reno_grow(struct acdc_law *, const struct acdc_law_env *,
                        uint32_t acked);
 
+/* DCTCP's own: alpha, and the feedback of the round, marked bytes and all bytes,
+ * 21 bits each, in one number.  A report is one addition to it. */
+enum {
+    ACDC_DCTCP_BITS = ACDC_FIX_SHIFT + 1,
+    ACDC_DCTCP_MASK = (1 << ACDC_DCTCP_BITS) - 1,
+};
+
+static inline uint32_t
+acdc_dctcp_alpha(const struct acdc_law *l)
+{
+    return (uint32_t) l->dctcp & ACDC_DCTCP_MASK;
+}
+
+static inline uint32_t
+acdc_dctcp_ce(const struct acdc_law *l)
+{
+    return (uint32_t) (l->dctcp >> ACDC_DCTCP_BITS) & ACDC_DCTCP_MASK;
+}
+
+static inline uint32_t
+acdc_dctcp_total(const struct acdc_law *l)
+{
+    return (uint32_t) (l->dctcp >> 2 * ACDC_DCTCP_BITS);
+}
+
+static inline void
+acdc_dctcp_set(struct acdc_law *l, uint32_t alpha, uint32_t ce, uint32_t total)
+{
+    l->dctcp = (((uint64_t) total << ACDC_DCTCP_BITS) + ce) << ACDC_DCTCP_BITS
+               | alpha;
+}
+
+/* 'ce' is at most 'total'.  Alpha needs their ratio: where the sums would not
+ * fit, what was reported before weighs half as much. */
+static inline void
+acdc_dctcp_note_report(struct acdc_law *l, uint32_t ce, uint32_t total)
+{
+    uint64_t sum = l->dctcp + ((((uint64_t) total << ACDC_DCTCP_BITS) + ce)
+                               << ACDC_DCTCP_BITS);
+
+    if (acdc_likely(total <= ACDC_DCTCP_MASK && !(sum >> 63))) {
+        l->dctcp = sum;
+        return;
+    }
+    total += acdc_dctcp_total(l);
+    ce += acdc_dctcp_ce(l);
+    for (; total > ACDC_DCTCP_MASK; total /= 2) {
+        ce /= 2;
+    }
+    acdc_dctcp_set(l, acdc_dctcp_alpha(l), ce, total);
+}
+
 /* A new connection: initial window, slow start, alpha 1. */
 void acdc_law_init(struct acdc_law *, const struct acdc_law_env *,
                    enum acdc_algorithm);
@@ -108,24 +170,32 @@ void acdc_law_switch(struct acdc_law *, enum acdc_algorithm);
 static inline bool
 acdc_law_is_limited(const struct acdc_law *l, uint32_t flight)
 {
-    return l->wnd < 2 * (uint64_t) flight;
+    return l->wnd < 2u * ACDC_FLIGHT_UNIT * (flight + 1);
 }
 
-static inline void
-acdc_law_note_flight(struct acdc_law *l, uint32_t flight)
+
+/* Whether 'cut_end' is valid. */
+static inline bool
+acdc_law_is_held(const struct acdc_law *l)
 {
-    if (flight > l->flight_max) {
-        l->flight_max = flight;
-    }
+    return l->in_cut || l->in_loss;
 }
 
 /* Past 'cut_end' the next mark or loss cuts again. */
 static inline void
 acdc_law_leave_cut(struct acdc_law *l, uint32_t snd_una)
 {
-    if ((l->in_cut || l->in_loss) && seq_after(snd_una, l->cut_end)) {
+    if (acdc_law_is_held(l) && seq_after(snd_una, l->cut_end)) {
         l->in_cut = l->in_loss = false;
     }
+}
+
+/* From here on congestion avoidance. */
+static inline void
+acdc_law_avoid(struct acdc_law *l)
+{
+    l->slow_start = false;
+    l->ca_bytes = 0;
 }
 
 /* Slow start.  Returns what is left of 'acked' for congestion avoidance. */
@@ -134,10 +204,15 @@ acdc_law_slow_start(struct acdc_law *l, uint32_t acked)
 {
     uint32_t step = 0;
 
-    if (l->wnd < l->ssthresh) {
-        step = l->ssthresh - l->wnd;
-        step = step < acked ? step : acked;
+    if (l->slow_start) {
+        /* A floor may have raised the window beyond. */
+        step = l->ssthresh > l->wnd ? l->ssthresh - l->wnd : 0;
+        if (step > acked) {
+            l->wnd += acked;
+            return 0;
+        }
         l->wnd += step;
+        acdc_law_avoid(l);
     }
     return acked - step;
 }
@@ -176,19 +251,18 @@ bool acdc_law_ack(struct acdc_law *, const struct acdc_law_env *,
 void acdc_law_end_round(struct acdc_law *, const struct acdc_params *,
                         uint32_t snd_una, uint32_t snd_nxt);
 
-/* What every ACK does, whatever becomes of the window: see acdc_law_ack().
- * Returns the most bytes that were in flight in its round, which may be over. */
+/* What every ACK does, whatever becomes of the window and once its report is
+ * noted: see acdc_law_ack().  Returns the most that was in flight in its round, which may be over. */
 static inline uint32_t
 acdc_law_note_ack(struct acdc_law *l, const struct acdc_params *params,
-                  uint32_t snd_una, uint32_t snd_nxt, uint32_t acked,
-                  uint32_t ce, uint32_t total)
+                  uint32_t snd_una, uint32_t snd_nxt, uint32_t acked)
 {
-    uint32_t flight;
+    uint32_t flight = acdc_law_flight(snd_nxt - snd_una + acked);
 
-    acdc_law_note_flight(l, snd_nxt - snd_una + acked);
+    if (flight > l->flight_max) {
+        l->flight_max = flight;
+    }
     flight = l->flight_max;
-    l->round_ce += ce;
-    l->round_total += total;
     if (acked && !seq_before(snd_una, l->round_end)) {
         acdc_law_end_round(l, params, snd_una, snd_nxt);
     }
@@ -210,7 +284,8 @@ acdc_law_usual_ack(struct acdc_law *l, const struct acdc_params *params,
     if (l->alg != ACDC_ALG_DCTCP || l->timed_out) {
         return false;
     }
-    flight = acdc_law_note_ack(l, params, snd_una, snd_nxt, acked, 0, total);
+    acdc_dctcp_note_report(l, 0, total);
+    flight = acdc_law_note_ack(l, params, snd_una, snd_nxt, acked);
     if (!l->in_cut && acdc_law_is_limited(l, flight)) {
         acked = acdc_law_slow_start(l, acked);
         if (acked) {
@@ -240,7 +315,14 @@ uint32_t acdc_law_floor(const struct acdc_law_env *);
 static inline uint32_t
 acdc_law_alpha(const struct acdc_law *l)
 {
-    return l->alg == ACDC_ALG_DCTCP ? l->dctcp.alpha : 0;
+    return l->alg == ACDC_ALG_DCTCP ? acdc_dctcp_alpha(l) : 0;
+}
+
+/* Bytes.  In congestion avoidance, which does not need it, the window. */
+static inline uint32_t
+acdc_law_ssthresh(const struct acdc_law *l)
+{
+    return l->slow_start ? l->ssthresh : l->wnd;
 }
 
 #endif /* acdc-law.h */

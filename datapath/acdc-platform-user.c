@@ -24,8 +24,13 @@ acdc_arena_reserve(void)
 
         if (p != MAP_FAILED) {
             /* What is too much costs nothing. */
-            acdc_arena = (char *) p
-                         + (-(uintptr_t) p & (ACDC_ARENA_ALIGN - 1));
+            char *begin = (char *) p
+                          + (-(uintptr_t) p & (ACDC_ARENA_ALIGN - 1));
+
+            /* Zeros, see acdc_nil(). */
+            if (!mprotect(begin, ACDC_ARENA_ALIGN, PROT_READ)) {
+                acdc_arena = begin;
+            }
         }
     }
     reserved = acdc_arena != NULL;

@@ -30,6 +30,8 @@
 #define acdc_unlikely(X) unlikely(X)
 #define ACDC_ALWAYS_INLINE __always_inline
 #define ACDC_NOINLINE noinline
+#define ACDC_PACKED __packed
+typedef u64 acdc_u64_align4 __aligned(4);
 #define ACDC_BUILD_ASSERT(X) BUILD_BUG_ON(!(X))
 #define ACDC_STATIC_ASSERT(X) _Static_assert(X, #X)
 #define ACDC_PREFETCH(P) prefetch(P)
@@ -54,10 +56,10 @@ typedef u64 acdc_a64;
 #define acdc_ptr_store(P, V) smp_store_release(P, V)
 
 /* Such a pointer to a flow, of which there are three for each flow.  In user
- * space it may be a number. */
+ * space it is a number. */
 struct acdc_flow;
 typedef struct acdc_flow *acdc_link;
-#define acdc_link_flow(L) (L)           /* 'L' is not NULL. */
+#define acdc_link_flow(L) (L)
 #define acdc_link_of(F) (F)
 static inline bool acdc_arena_reserve(void) { return true; }
 
@@ -134,6 +136,8 @@ static inline u64 acdc_div64(u64 a, u64 b) { return div64_u64(a, b); }
 #define ACDC_ALWAYS_INLINE inline __attribute__((always_inline))
 /* For what few packets need: in line it takes registers from all others. */
 #define ACDC_NOINLINE __attribute__((noinline))
+#define ACDC_PACKED __attribute__((packed))
+typedef uint64_t acdc_u64_align4 __attribute__((aligned(4)));
 #define ACDC_BUILD_ASSERT(X) _Static_assert(X, #X)
 #define ACDC_STATIC_ASSERT(X) _Static_assert(X, #X)
 /* Into the second-level cache.  Processors wait for fewer lines at a time that
@@ -162,21 +166,17 @@ struct acdc_flow;
 #define ACDC_ARENA 1
 #define ACDC_ARENA_SIZE ((size_t) 8 << 32)
 #define ACDC_ARENA_ALIGN ((size_t) 2 << 20)
-/* Aligned so; of its first 8 bytes nothing is ever a flow's. */
+/* Aligned so.  Its first ACDC_ARENA_ALIGN bytes are nobody's. */
 extern char *acdc_arena;                /* In acdc-platform-user.c. */
 /* Reserves the addresses, at the first call; there is no memory yet.  Returns
  * false if there are not enough.  acdc_create() calls it, before there can be
  * a link. */
 bool acdc_arena_reserve(void);
 typedef uint32_t acdc_link;             /* In units of 8 bytes; 0: NULL. */
-static inline struct acdc_flow *acdc_link_flow(acdc_link link)
-{
-    return (struct acdc_flow *) (void *) (acdc_arena + (uint64_t) link * 8);
-}
-static inline acdc_link acdc_link_of(struct acdc_flow *f)
-{
-    return (acdc_link) ((uint64_t) ((char *) f - acdc_arena) / 8);
-}
+#define acdc_link_flow(L) \
+    ((struct acdc_flow *) (void *) (acdc_arena + (uint64_t) (L) * 8))
+#define acdc_link_of(F) \
+    ((acdc_link) ((uint64_t) ((const char *) (F) - acdc_arena) / 8))
 #else
 typedef struct acdc_flow *acdc_link;
 #define acdc_link_flow(L) (L)

@@ -168,7 +168,8 @@ make_policy(struct acdc *a, const struct acdc_tenant_config *tc, int *error)
         return NULL;
     }
     *error = 0;
-    policy->gen = ++a->gen ? a->gen : ++a->gen;
+    a->gen = a->gen == 0xffff ? 1 : (uint16_t) (a->gen + 1);
+    policy->gen = a->gen;
     policy->params = tc->params;
     policy->max_half_open = tc->max_half_open ? tc->max_half_open
                                               : ACDC_HALF_OPEN_DEFAULT;
@@ -336,7 +337,7 @@ grow_port_dir(struct acdc *a)
 static bool
 find_place(struct acdc *a, uint16_t *idx)
 {
-    uint32_t i = 0;
+    uint32_t i = 1;             /* 0 is nobody's, see acdc_nil(). */
 
     /* Others only free places meanwhile. */
     while (a->port_dir && i < a->port_dir->size

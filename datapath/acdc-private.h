@@ -34,20 +34,31 @@ enum {
                                      * data in it (RFC 8200 section 4.5: the
                                      * time for reassembly). */
     ACDC_CLOCK_SKEW_MS = 60000,     /* More than threads' clocks differ, less
-                                     * than 2^32 ms less idle_timeout. */
+                                     * than 2^31 ms less idle_timeout. */
+    ACDC_ACTIVE_SKEW_MS = 1000,     /* Likewise, where milliseconds have 16
+                                     * bits. */
+    ACDC_INACTIVE_MS = 30000,       /* Longer than any RTO that the engine
+                                     * estimates. */
     ACDC_EVICT_SCAN = 256,          /* Flows looked at to make room for one. */
-    ACDC_SYNS_MAX = 15,         /* Counters that stop there. */
-    ACDC_DUPACKS_MAX = 15,
+    ACDC_SYNS_MAX = 3,          /* Counters that stop there. */
+    ACDC_DUPACKS_MAX = 7,
+    ACDC_PENDING_MAX = 0xffff,
+    ACDC_SILENT_MAX = 0xffff,
     ACDC_PROMPT_ACKS = 24,      /* So many in a row show a far guest that does
                                  * not delay them: more than the 16 segments
                                  * after a handshake for which Linux does not
                                  * anyway (TCP_MAX_QUICKACKS). */
     ACDC_DELAYED_ACK_US = 5000, /* Less than any stack's timer for them. */
     ACDC_RTT_BUCKETS = 192,         /* 8 an octave, from 1 us. */
+    ACDC_RTT_SKEW_US = 1000000,     /* As ACDC_CLOCK_SKEW_MS, of what is timed:
+                                     * 24 bits, 16.8 s. */
+    ACDC_RTT_MOST_US = 1 << 23,     /* What takes longer says nothing. */
 };
 
 /* acdc_flow.flags. */
 enum {
+    ACDC_F_PLAIN = 1 << 0,          /* The parameters in force enforce, without
+                                     * small windows. */
     ACDC_F_DEAD = 1 << 1,           /* Unlinked: touch nothing but the lock. */
     ACDC_F_OFFERED = 1 << 2,        /* We sent the capability, once. */
     ACDC_F_PEER = 1 << 3,           /* The other end sent it, once. */
@@ -58,10 +69,11 @@ enum {
     ACDC_F_SACK_PEER = 1 << 8,
     ACDC_F_ECN_SYN = 1 << 9,        /* ECN-setup SYN, RFC 3168. */
     ACDC_F_GUEST_ECN = 1 << 10,     /* And ECN-setup SYN-ACK. */
-    ACDC_F_RTT_PENDING = 1 << 11,   /* rtt_seq and rtt_us are valid. */
+    ACDC_F_RTT_PENDING = 1 << 11,   /* rtt_us is valid, see
+                                     * acdc_flow_time(). */
     ACDC_F_EDGE = 1 << 12,          /* right_edge and peer_edge are valid. */
-    ACDC_F_FIN_GUEST = 1 << 13,     /* fin_guest is valid. */
-    ACDC_F_FIN_PEER = 1 << 14,
+    ACDC_F_FIN_GUEST = 1 << 13,     /* snd_nxt is the number after a FIN. */
+    ACDC_F_FIN_PEER = 1 << 14,      /* And rcv_nxt. */
     ACDC_F_RX_CE = 1 << 15,         /* CE state of the data to the guest. */
     ACDC_F_RX_NEWS = 1 << 16,       /* It changed since the last feedback. */
     ACDC_F_COUNTED = 1 << 17,       /* In the tenant's capable or fallback
@@ -81,13 +93,18 @@ enum {
                                      * with CWR, see solicit_ack(). */
     ACDC_F_DELAYS = 1 << 25,        /* The far guest did not acknowledge that
                                      * at once when it mattered. */
+    ACDC_F_BEHIND = 1 << 26,        /* The guest does not know snd_una yet, of
+                                     * which a FACK told. */
+    ACDC_F_SACK_LOSS = 1 << 27,     /* SACK showed loss in this window. */
+    ACDC_F_WSCALE_SHIFT = 28,       /* Of the guest's windows, four bits, see
+                                     * acdc_flow_guest_wscale(). */
 };
 
-/* One connection of one port, in the order of who needs what.  Of its cache
- * lines every packet of an established flow needs the first two, and those of
- * which the law hears the third as well.  Where the two directions are on
- * different processors only the second line goes to and fro with each packet:
- * the first one is seldom written, the third one is for packets to the guest. */
+/* One connection of one port.  There may be millions: numbers have as many bits
+ * as they need, and what is not needed at the same time shares memory.
+ *
+ * Seldom written is what is most often to be what it is already: it is looked
+ * at before. */
 struct acdc_flow {
     /* Found by, immutable but for 'next' (table lock, RCU). */
     acdc_link next;
@@ -97,68 +114,68 @@ struct acdc_flow {
                                  * in struct acdc_flow6.  See
                                  * acdc_flow_addrs(). */
     acdc_lock_t lock;
-    uint8_t spare;
-    uint16_t port_key;          /* acdc_port.idx times 2, plus 1: IPv6. */
 
-    /* All that follows: 'lock'.  Seldom written: what is most often to be what
-     * it is already is looked at before. */
+    /* All that follows but 'port_key': 'lock'. */
+    uint8_t prompt_acks : 5;    /* Of one segment, in a row, up to
+                                 * ACDC_PROMPT_ACKS, see
+                                 * acdc_flow_is_prompt(). */
+    uint8_t n_syns : 2;         /* Transmissions of the guest's SYN. */
+    uint16_t port_key;          /* acdc_port.idx times 2, plus 1: IPv6.  Found
+                                 * by, immutable. */
+    uint32_t flags;             /* ACDC_F_*. */
+    uint16_t mss;               /* Smaller of both MSS options. */
+    uint16_t policy_gen;        /* Of the policy 'rule' comes from. */
+    uint32_t seen : 23;         /* Last packet, see acdc_flow_idle_ms(). */
+    int32_t rule : 9;           /* -1: the tenant's own parameters. */
+    uint32_t srtt_us8 : 24;     /* Smoothed round-trip time, RFC 6298,
+                                 * microseconds times 8. */
+    uint32_t state : 3;         /* enum acdc_flow_state. */
+    uint32_t dupacks : 3;
+    uint32_t bad_feedback : 2;  /* Impossible reports in a row. */
+    uint32_t rtt_us : 24;       /* When what is timed was sent. */
+    uint32_t peer_wscale : 4;   /* The peer's windows. */
+    uint32_t out_wscale : 4;    /* What the guest believes that is. */
+
     union {
         struct acdc_rcu rcu;    /* When dead. */
         struct {
-            uint32_t irs;       /* Of the peer. */
-            uint32_t rtt_seq, rtt_us;   /* Round-trip time being measured. */
-            uint32_t srtt_us8;  /* Smoothed, RFC 6298, microseconds times 8. */
-            uint32_t rx_ce;     /* Of rx_total, marked. */
-            uint32_t policy_gen;        /* Of the policy 'rule' comes from. */
+            /* Sender side: data of the guest. */
+            uint32_t snd_una;   /* In the handshake the guest's ISS. */
+            uint32_t snd_nxt;
+            uint32_t tx_total;  /* Payload bytes sent, with
+                                 * retransmissions. */
+            uint32_t right_edge;        /* Highest ever offered to the
+                                         * guest. */
+            uint32_t peer_edge; /* Highest ever offered by the peer. */
+            /* Receiver side: data to the guest. */
+            uint32_t rcv_nxt;   /* Highest seen. */
         };
     };
-    int16_t rule;               /* -1: the tenant's own parameters. */
-    uint16_t mss;               /* Smaller of both MSS options. */
-    uint16_t n_syns : 4;        /* Transmissions of the guest's SYN. */
-    uint16_t peer_wscale : 4;   /* The peer's windows. */
-    uint16_t out_wscale : 4;    /* What the guest believes that is. */
-    uint16_t guest_wscale : 4;  /* Windows of the guest (for people). */
-    uint16_t state : 3;         /* enum acdc_flow_state. */
-    uint16_t bad_feedback : 3;  /* Impossible reports in a row. */
-    uint16_t dupacks : 4;
-    uint16_t prompt_acks : 5;   /* Of one segment, in a row, up to
-                                 * ACDC_PROMPT_ACKS, see acdc_flow_is_prompt(). */
-    uint16_t sack_loss : 1;     /* SACK showed loss in this window. */
-
-    /* With each packet: */
-    uint32_t flags;
-    uint32_t seen_ms;           /* Last packet. */
-    uint32_t active_ms;         /* Data of the guest sent or acknowledged. */
-
-    /* Sender side: data of the guest. */
-    uint32_t tx_total;          /* Payload bytes sent, with retransmissions. */
-    uint32_t snd_una;
-    uint32_t snd_nxt;
-    uint32_t out_ack;           /* Highest ACK the guest got. */
-    uint32_t right_edge;        /* Highest ever offered to the guest. */
-    uint32_t peer_edge;         /* Highest ever offered by the peer. */
+    uint32_t rx_total;          /* Payload bytes. */
+    uint32_t rx_ce;             /* Of these, marked. */
+    uint16_t rx_pending;        /* Payload bytes since the last feedback sent,
+                                 * up to ACDC_PENDING_MAX. */
+    uint16_t active;            /* Milliseconds.  Data of the guest sent or
+                                 * acknowledged, see acdc_flow_inactive_ms(). */
     uint16_t peer_window;       /* Window field of the last ACK, raw, ... */
     uint16_t out_window;        /* ... and as the guest got it. */
-
-    /* Receiver side: data to the guest. */
-    uint32_t rcv_nxt;           /* Highest seen. */
-    uint32_t rx_total;          /* Payload bytes. */
-    uint32_t rx_told_total;     /* In the last feedback sent. */
-
-    /* Of this every packet to the guest needs the window and the algorithm, the
-     * first two words.  With the third one the third line begins. */
-    struct acdc_law law;
-
+    struct acdc_law law;        /* Only ACKs need what is behind 'wnd', and
+                                 * what follows. */
     uint32_t fb_total, fb_ce;   /* Last feedback got. */
-    uint32_t silent;            /* Bytes acknowledged since. */
-    uint32_t iss;               /* Of the guest. */
     union {
-        uint32_t fin_guest;     /* Sequence number after the FIN. */
-        uint32_t lost;          /* Without one: payload bytes sent and never
-                                 * received, when last known. */
+        uint32_t irs;           /* In the handshake: of the peer. */
+        struct {                /* After it: */
+            uint16_t silent;    /* Segments acknowledged since the last
+                                 * feedback got. */
+            uint16_t lost;      /* Payload bytes sent and never received, when
+                                 * last known. */
+        };
     };
-    uint32_t fin_peer;
 };
+
+/* Most packets but ACKs with feedback need no more than this of it. */
+#define ACDC_FLOW_USUAL_BYTES \
+    (offsetof(struct acdc_flow, law) + offsetof(struct acdc_law, round_end))
 
 struct acdc_flow6 {
     struct acdc_flow flow;
@@ -168,7 +185,8 @@ struct acdc_flow6 {
 /* Policy: immutable, replaced as a whole. */
 struct acdc_policy {
     struct acdc_rcu rcu;
-    uint32_t gen;               /* Unique in the engine, never 0. */
+    uint16_t gen;               /* Differs from those before it that a flow
+                                 * may still have, never 0. */
     uint32_t max_half_open;
     uint32_t n_rules;
     struct acdc_params params;
@@ -238,7 +256,7 @@ struct acdc {
     uint32_t seed;
     uint32_t evict_hand;        /* Bucket; 'lock'. */
     uint32_t sweep_hand;        /* Bucket; configuration thread. */
-    uint32_t gen;               /* Last acdc_policy.gen; likewise. */
+    uint16_t gen;               /* Last acdc_policy.gen; likewise. */
     uint32_t n_refs;            /* Ports not yet freed, and 1 until
                                  * acdc_destroy(); 'lock'. */
     acdc_a32 max_flows, idle_timeout_ms, exid;
@@ -261,6 +279,7 @@ struct acdc_ctx {
     uint16_t port_key;          /* Of the port's flows of IPv4. */
     uint16_t exid;
     uint32_t now_us, now_ms;
+    uint32_t seen;              /* For acdc_flow.seen. */
     uint32_t rtt_bucket, n_rtts;        /* See acdc_rtt_record(). */
     /* Without ACDC_COUNT_AT_ONCE: */
     uint64_t counted;           /* A bit for each that may have grown of ... */
@@ -277,6 +296,20 @@ static inline bool
 acdc_flow_is_v6(const struct acdc_flow *f)
 {
     return f->port_key & 1;
+}
+
+/* For people. */
+static inline uint8_t
+acdc_flow_guest_wscale(const struct acdc_flow *f)
+{
+    return (uint8_t) (f->flags >> ACDC_F_WSCALE_SHIFT);
+}
+
+static inline void
+acdc_flow_set_guest_wscale(struct acdc_flow *f, uint8_t wscale)
+{
+    f->flags &= (1u << ACDC_F_WSCALE_SHIFT) - 1;
+    f->flags |= (uint32_t) wscale << ACDC_F_WSCALE_SHIFT;
 }
 
 /* RCU read section. */
@@ -368,6 +401,16 @@ acdc_policy_params(const struct acdc_policy *policy, int rule)
     return rule < 0 ? &policy->params : &policy->rules[rule].params;
 }
 
+/* Whether a flow's 'rule' is of 'policy'.  Generations have 16 bits and come
+ * round, but not before the sweeper has been at the flow, see
+ * acdc_flow_forget(). */
+static inline bool
+acdc_flow_has_policy(const struct acdc_flow *f,
+                     const struct acdc_policy *policy)
+{
+    return f->policy_gen == policy->gen;
+}
+
 /* acdc-stats.c ------------------------------------------------------------- */
 
 /* For the tenant's percentiles, once acdc_rtt_flush() was called. */
@@ -388,6 +431,67 @@ bool acdc_synack_egress(struct acdc_ctx *, struct acdc_pkt *,
 bool acdc_synack_ingress(struct acdc_ctx *, struct acdc_pkt *,
                          struct acdc_flow *, const struct acdc_params *);
 
+/* Times.  They have few bits and come round; acdc_flow_forget() keeps them from
+ * it. ----------------------------------------------------------------------- */
+
+/* 'seen' counts units of so many milliseconds, 2^31 of these in all: more than
+ * any idle_timeout. */
+enum { ACDC_SEEN_UNIT = 256, ACDC_SEEN_MASK = (1 << 23) - 1 };
+
+static inline uint32_t
+acdc_seen(uint32_t now_ms)
+{
+    return now_ms / ACDC_SEEN_UNIT & ACDC_SEEN_MASK;
+}
+
+/* Most packets need not write it. */
+static inline void
+acdc_flow_see(const struct acdc_ctx *ctx, struct acdc_flow *f)
+{
+    if (f->seen != ctx->seen) {
+        f->seen = ctx->seen;
+    }
+}
+
+/* Milliseconds without a packet: it may be up to two units more, so that no flow
+ * goes before its time. */
+static inline uint32_t
+acdc_flow_idle_ms(const struct acdc_flow *f, uint32_t now_ms)
+{
+    uint32_t units = (acdc_seen(now_ms) - f->seen) & ACDC_SEEN_MASK;
+
+    /* Another thread's clock may be a little ahead of ours. */
+    if (!units
+        || units > ACDC_SEEN_MASK - ACDC_CLOCK_SKEW_MS / ACDC_SEEN_UNIT) {
+        return 0;
+    }
+    return (units - 1) * ACDC_SEEN_UNIT + 1;
+}
+
+/* Milliseconds in which no data of the guest was sent or acknowledged; exact up
+ * to ACDC_INACTIVE_MS. */
+static inline uint32_t
+acdc_flow_inactive_ms(const struct acdc_flow *f, uint32_t now_ms)
+{
+    uint16_t inactive = (uint16_t) (now_ms - f->active);
+
+    return inactive < 0x10000 - ACDC_ACTIVE_SKEW_MS ? inactive : 0;
+}
+
+/* What a flow must not remember for too long: to be called every 30 s, of a flow
+ * that gets no packets as well.  'policy' is its tenant's. */
+static inline void
+acdc_flow_forget(struct acdc_flow *f, const struct acdc_policy *policy,
+                 uint32_t now_ms)
+{
+    if (acdc_flow_inactive_ms(f, now_ms) > ACDC_INACTIVE_MS) {
+        f->active = (uint16_t) (now_ms - ACDC_INACTIVE_MS);
+    }
+    if (f->policy_gen && !acdc_flow_has_policy(f, policy)) {
+        f->policy_gen = 0;
+    }
+}
+
 /* acdc-flow.c: what both directions do with a flow; its lock held. --------- */
 
 /* The parameters in force.  Follows a change of policy. */
@@ -396,7 +500,7 @@ const struct acdc_params *acdc_flow_new_params(const struct acdc_ctx *,
 static inline const struct acdc_params *
 acdc_flow_params(const struct acdc_ctx *ctx, struct acdc_flow *f)
 {
-    return acdc_likely(f->policy_gen == ctx->policy->gen)
+    return acdc_likely(acdc_flow_has_policy(f, ctx->policy))
            ? acdc_policy_params(ctx->policy, f->rule)
            : acdc_flow_new_params(ctx, f);
 }
@@ -457,6 +561,48 @@ acdc_flow_env(const struct acdc_ctx *ctx, const struct acdc_flow *f,
     /* Of 'basis' guests know nothing. */
     env->salt = (uint32_t) ((acdc_flow_addrs(f) ^ f->ports) * ctx->basis
                             >> 32);
+}
+
+/* Round-trip times.  One segment is timed at once: it is sent now, and as soon as
+ * more than 'seq' is acknowledged its time is known.  'seq' is where a cut of the
+ * window ends, so that one field serves both: while that holds, what is sent
+ * first after it is timed.  A cut ends what is being timed. */
+static inline void
+acdc_flow_time(const struct acdc_ctx *ctx, struct acdc_flow *f, uint32_t seq)
+{
+    f->flags |= ACDC_F_RTT_PENDING;
+    f->rtt_us = ctx->now_us & 0xffffff;
+    f->law.cut_end = seq;
+}
+
+static inline void
+acdc_flow_stop_timing(struct acdc_flow *f)
+{
+    f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;
+}
+
+static inline bool
+acdc_flow_in_handshake(const struct acdc_flow *f)
+{
+    return f->state == ACDC_FLOW_SYN_SENT || f->state == ACDC_FLOW_SYN_RECEIVED;
+}
+
+/* Whether 'seq' is the ISS of the guest, for a SYN or SYN-ACK sent again.  After
+ * the handshake that is as good as known: at most the data of its SYN is
+ * acknowledged while it knows of no answer. */
+static inline bool
+acdc_flow_is_iss(const struct acdc_flow *f, uint32_t seq)
+{
+    return acdc_flow_in_handshake(f) ? seq == f->snd_una
+                                     : f->snd_una - (seq + 1) <= f->mss;
+}
+
+/* Likewise of the peer. */
+static inline bool
+acdc_flow_is_irs(const struct acdc_flow *f, uint32_t seq)
+{
+    return acdc_flow_in_handshake(f) ? seq == f->irs
+                                     : f->rcv_nxt - (seq + 1) <= f->mss;
 }
 
 void acdc_flow_start_law(const struct acdc_ctx *, struct acdc_flow *,

@@ -10,6 +10,20 @@
 
 #include "acdc-table.h"
 
+#ifndef ACDC_ARENA
+struct acdc_flow acdc_no_flow;
+#endif
+
+/* acdc_flow.rule. */
+ACDC_STATIC_ASSERT(ACDC_RULES_MAX <= 256);
+/* Two cache lines in the kernel, and less than that elsewhere. */
+#if defined ACDC_ARENA
+ACDC_STATIC_ASSERT(sizeof(struct acdc_flow) == 120);
+#elif defined __KERNEL__ && !defined CONFIG_DEBUG_SPINLOCK \
+    && !defined CONFIG_DEBUG_LOCK_ALLOC && !defined CONFIG_PREEMPT_RT
+ACDC_STATIC_ASSERT(sizeof(struct acdc_flow) == 128);
+#endif
+
 /* Twice as many as flows: another flow's cache line on the way to the right one
  * costs more than memory for half of that. */
 static uint32_t
@@ -22,6 +36,9 @@ buckets_for(uint32_t max_flows)
     }
     return n;
 }
+
+/* So far a flow is looked at to know how old it is. */
+#define AGED_BYTES offsetof(struct acdc_flow, law)
 
 /* For who goes through the buckets and is at 'hand': fetches the first 'size'
  * bytes of a flow that it will look at after some more. */
@@ -271,6 +288,10 @@ acdc_flow_set_state(const struct acdc_ctx *ctx, struct acdc_flow *f,
 {
     if (f->state != state) {
         count_state(ctx->tenant, (enum acdc_flow_state) f->state, -1);
+        if (acdc_flow_in_handshake(f) && !is_half_open(state)) {
+            /* They share memory with irs. */
+            f->silent = f->lost = 0;
+        }
         f->state = (unsigned int) state & 7;
         count_state(ctx->tenant, state, 1);
     }
@@ -378,7 +399,7 @@ evict_rank(const struct acdc_ctx *ctx, struct acdc_flow *f, uint32_t share)
         rank = 4;
     } else if (is_half_open((enum acdc_flow_state) f->state)) {
         rank = 3;
-    } else if (elapsed_ms(ctx->now_ms, f->seen_ms) >= ACDC_IDLE_EVICT_MS) {
+    } else if (acdc_flow_idle_ms(f, ctx->now_ms) >= ACDC_IDLE_EVICT_MS) {
         rank = 2;
     }
     acdc_unlock(&f->lock);
@@ -425,7 +446,7 @@ evict_locked(const struct acdc_ctx *ctx)
                         && n_buckets < 16 * ACDC_EVICT_SCAN; n_buckets++) {
         struct acdc_flow *f;
 
-        prefetch_ahead(t, a->evict_hand, 2 * ACDC_CACHE_LINE);
+        prefetch_ahead(t, a->evict_hand, AGED_BYTES);
         for (f = acdc_link_load(&t->buckets[a->evict_hand & t->mask]); f;
              f = acdc_link_load(&f->next)) {
             int rank = evict_rank(ctx, f, share);
@@ -491,7 +512,8 @@ acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
     memcpy(f->addrs, &p->addrs, sizeof f->addrs);
     f->port_key = ctx->port_key | v6;
     f->rule = -1;
-    f->seen_ms = f->active_ms = ctx->now_ms;
+    acdc_flow_see(ctx, f);
+    f->active = (uint16_t) ctx->now_ms;
     f->state = ctx->dir == ACDC_EGRESS ? ACDC_FLOW_SYN_SENT
                                        : ACDC_FLOW_SYN_RECEIVED;
     if (v6) {
@@ -557,7 +579,8 @@ has_expired(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
     } else {
         limit = acdc_a32_read(&a->idle_timeout_ms);
     }
-    idle = elapsed_ms(now_ms, f->seen_ms);
+    idle = acdc_flow_idle_ms(f, now_ms);
+    acdc_flow_forget(f, acdc_ptr_load(&flow_tenant(a, f)->policy), now_ms);
     acdc_unlock(&f->lock);
     return idle >= limit;
 }
@@ -590,7 +613,7 @@ acdc_sweep(struct acdc *a, uint64_t now, uint32_t budget)
         struct acdc_flow *f, *next;
 
         acdc_read_lock();
-        prefetch_ahead(t, a->sweep_hand, 2 * ACDC_CACHE_LINE);
+        prefetch_ahead(t, a->sweep_hand, AGED_BYTES);
         for (f = acdc_link_load(&t->buckets[a->sweep_hand]); f; f = next) {
             bool closed;
 
@@ -659,28 +682,28 @@ flow_info(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
         acdc_unlock(&f->lock);
         return false;
     }
-    fi->rule = f->policy_gen == policy->gen ? f->rule
-                                            : acdc_policy_match(policy, f);
+    fi->rule = acdc_flow_has_policy(f, policy)
+               ? f->rule : acdc_policy_match(policy, f);
     params = acdc_policy_params(policy, fi->rule);
     fi->ip_version = acdc_flow_is_v6(f) ? 6 : 4;
     fi->state = f->state;
-    fi->algorithm = f->law.alg;
+    fi->algorithm = (uint8_t) f->law.alg;
     fi->mode = params->mode;
     fi->capable = f->flags & ACDC_F_CAPABLE;
     fi->guest_ecn = f->flags & ACDC_F_GUEST_ECN;
     fi->sack = (f->flags & ACDC_F_SACK_GUEST) && (f->flags & ACDC_F_SACK_PEER);
     fi->rescaled = f->peer_wscale != f->out_wscale;
-    fi->wscale_local = f->guest_wscale;
+    fi->wscale_local = acdc_flow_guest_wscale(f);
     fi->wscale_remote = f->peer_wscale;
     fi->mss = f->mss;
     fi->beta = params->beta;
     fi->alpha = acdc_law_alpha(&f->law);
     fi->window = f->law.wnd;
-    fi->ssthresh = f->law.ssthresh;
+    fi->ssthresh = acdc_law_ssthresh(&f->law);
     fi->srtt_us = f->srtt_us8 / 8;
     fi->rx_total = f->rx_total;
     fi->rx_ce = f->rx_ce;
-    fi->idle_ms = elapsed_ms(now_ms, f->seen_ms);
+    fi->idle_ms = acdc_flow_idle_ms(f, now_ms);
     fi->offered = (uint32_t) f->out_window << f->out_wscale;
     fi->in_flight = f->snd_nxt - f->snd_una;
     fi->snd_una = f->snd_una;

@@ -67,30 +67,52 @@ acdc_table_set_key(const struct acdc_ctx *ctx, struct acdc_pkt *p)
 /* Flows. ------------------------------------------------------------------- */
 
 /* What a packet reads and writes, see struct acdc_flow, which may begin anywhere
- * in a cache line.  'f' may be no flow's address. */
+ * in a cache line and end in the third from there. */
 static ACDC_ALWAYS_INLINE void
 acdc_flow_prefetch(const struct acdc_flow *f, const struct acdc_pkt *p)
 {
     uintptr_t flow = (uintptr_t) f;
+    uintptr_t last = flow + ACDC_FLOW_USUAL_BYTES - 1;
 
+    /* As good as '? :', and shorter. */
+    ACDC_BUILD_ASSERT((unsigned int) ACDC_O_FEEDBACK
+                      >= sizeof *f - ACDC_FLOW_USUAL_BYTES);
     ACDC_PREFETCH((const void *) flow);
     ACDC_PREFETCH((const void *) (flow + ACDC_CACHE_LINE));
-    ACDC_PREFETCH((const void *) (flow + 2 * ACDC_CACHE_LINE - 1));
-    if (p->opt_flags & ACDC_O_FEEDBACK) {
-        ACDC_PREFETCH((const void *) (flow + sizeof *f - 1));
-    }
+    ACDC_PREFETCH((const void *) (last + (p->opt_flags & ACDC_O_FEEDBACK)));
     if (acdc_unlikely(p->ip_version == 6)) {
-        ACDC_PREFETCH((const void *) (flow
-                                      + offsetof(struct acdc_flow6, laddr)));
         ACDC_PREFETCH((const void *) (flow + sizeof(struct acdc_flow6) - 1));
     }
 }
 
-/* 0 if 'p' is of 'f', and most likely only then. */
-static ACDC_ALWAYS_INLINE uint64_t
+/* Stands for no flow where that saves a branch which no processor can predict:
+ * may be read, leads to no other, and no packet is of it (acdc_port.idx is not
+ * 0). */
+#ifdef ACDC_ARENA
+#define acdc_nil() acdc_link_flow(0)
+#else
+extern struct acdc_flow acdc_no_flow;   /* In acdc-table.c. */
+#define acdc_nil() (&acdc_no_flow)
+#endif
+
+static ACDC_ALWAYS_INLINE struct acdc_flow *
+acdc_link_follow(const acdc_link *l)
+{
+#ifdef ACDC_ARENA
+    return acdc_link_flow(acdc_ptr_load(l));
+#else
+    struct acdc_flow *f = acdc_ptr_load(l);
+
+    return f ? f : acdc_nil();
+#endif
+}
+
+/* Whether 'p' is not of 'f'.  If not, it is most likely: that two connections of
+ * one bucket have the same ports is rare. */
+static ACDC_ALWAYS_INLINE bool
 acdc_flow_differs(const struct acdc_flow *f, const struct acdc_pkt *p)
 {
-    return (acdc_flow_addrs(f) ^ p->addrs) | (f->ports ^ p->ports);
+    return f->ports != p->ports;
 }
 
 /* A flow comes from memory in steps: its bucket, the first flow of that, which
@@ -104,52 +126,40 @@ enum { ACDC_AHEAD = 8 };
 static ACDC_ALWAYS_INLINE void
 acdc_table_find_first(const struct acdc_table *t, struct acdc_pkt *p)
 {
-    p->flow = (acdc_link) 0;
+    p->flow = acdc_nil();
     if (p->ip_version) {
-        p->flow = acdc_ptr_load(&t->buckets[p->hash & t->mask]);
+        p->flow = acdc_link_follow(&t->buckets[p->hash & t->mask]);
         /* Without asking, a batch takes 2 to 4 ns a packet more at a million
          * flows, see docs/performance: prefetches must not come too fast. */
-        if (p->flow) {
-            const char *f = (const char *) acdc_link_flow(p->flow);
+        if (p->flow != acdc_nil()) {
+            const char *f = (const char *) p->flow;
 
-            /* All that it is compared by.  Of one flow in eight that lies in
-             * two lines, of others the second prefetch costs nothing. */
+            /* 'next' and 'ports' are never in two lines. */
             ACDC_PREFETCH(f);
-            ACDC_PREFETCH(f + offsetof(struct acdc_flow, lock) - 1);
         }
     }
 }
 
 /* Has no branch that depends on which it is: processors would mispredict it as
- * often.  Hence it does not ask either whether there is another flow, and
- * chooses by arithmetic: gcc makes branches of questions. */
+ * often.  It chooses by arithmetic, as gcc makes a branch of a question. */
 static ACDC_ALWAYS_INLINE void
 acdc_table_find_second(struct acdc_pkt *p)
 {
-    if (p->flow) {
-        const struct acdc_flow *f = acdc_link_flow(p->flow);
-        uintptr_t first = (uintptr_t) p->flow;
-        uintptr_t next = (uintptr_t) acdc_ptr_load(&f->next);
-        uintptr_t other = -(uintptr_t) (acdc_flow_differs(f, p) != 0);
+    uintptr_t first = (uintptr_t) p->flow;
+    uintptr_t next = (uintptr_t) acdc_link_follow(&p->flow->next);
+    uintptr_t other = -(uintptr_t) acdc_flow_differs(p->flow, p);
 
-        p->flow = (acdc_link) (first ^ ((first ^ next) & other));
-        acdc_flow_prefetch(acdc_link_flow(p->flow), p);
-    }
+    p->flow = (struct acdc_flow *) (first ^ ((first ^ next) & other));
+    acdc_flow_prefetch(p->flow, p);
 }
 
 /* Has one: it is rare. */
 static ACDC_ALWAYS_INLINE void
 acdc_table_find_third(struct acdc_pkt *p)
 {
-    if (p->flow) {
-        const struct acdc_flow *f = acdc_link_flow(p->flow);
-
-        if (acdc_unlikely(acdc_flow_differs(f, p))) {
-            p->flow = acdc_ptr_load(&f->next);
-            if (p->flow) {
-                acdc_flow_prefetch(acdc_link_flow(p->flow), p);
-            }
-        }
+    if (acdc_unlikely(acdc_flow_differs(p->flow, p))) {
+        p->flow = acdc_link_follow(&p->flow->next);
+        acdc_flow_prefetch(p->flow, p);
     }
 }
 
@@ -191,7 +201,7 @@ static inline bool
 acdc_flow_equals(const struct acdc_ctx *ctx, const struct acdc_flow *f,
                  const struct acdc_pkt *p)
 {
-    return !acdc_flow_differs(f, p)
+    return f->ports == p->ports && acdc_flow_addrs(f) == p->addrs
            && (acdc_likely(p->ip_version == 4)
                ? f->port_key == ctx->port_key : acdc_flow_equals6(ctx, f, p));
 }
@@ -202,9 +212,9 @@ acdc_flow_equals(const struct acdc_ctx *ctx, const struct acdc_flow *f,
 static inline struct acdc_flow *
 acdc_flow_lock(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
 {
-    struct acdc_flow *f = acdc_link_load(&p->flow);
+    struct acdc_flow *f = p->flow;
 
-    if (acdc_unlikely(!f) || !acdc_flow_equals(ctx, f, p)) {
+    if (acdc_unlikely(!acdc_flow_equals(ctx, f, p))) {
         f = acdc_flow_lookup(ctx, p);
     }
     while (f) {

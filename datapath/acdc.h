@@ -224,7 +224,7 @@ struct acdc_pkt {
     uint64_t addrs;
     uint32_t ports;
     uint32_t hash;              /* Selects the bucket. */
-    acdc_link flow;             /* See acdc_table_find(). */
+    struct acdc_flow *flow;     /* See acdc_table_find(). */
 };
 
 /* Initializes what the host does not care to set.  The rest is set by

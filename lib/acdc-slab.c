@@ -437,7 +437,8 @@ slab_init(void)
 static struct ovs_mutex places_mutex = OVS_MUTEX_INITIALIZER;
 static uint16_t free_places[N_PLACES] OVS_GUARDED_BY(places_mutex);
 static size_t n_free_places OVS_GUARDED_BY(places_mutex);
-static size_t n_places_used OVS_GUARDED_BY(places_mutex); /* Once or more. */
+/* Once or more, and the first one, which is not for slabs. */
+static size_t n_places_used OVS_GUARDED_BY(places_mutex) = 1;
 BUILD_ASSERT_DECL(N_PLACES <= UINT16_MAX + 1);
 BUILD_ASSERT_DECL(ACDC_ARENA_ALIGN == SLAB_SIZE);
 

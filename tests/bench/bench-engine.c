@@ -88,7 +88,7 @@ acdc_host_free(void *p)
 void *
 acdc_host_alloc_flow(size_t size)
 {
-    static size_t used = ACDC_CACHE_LINE, usable;
+    static size_t used = ACDC_ARENA_ALIGN, usable = ACDC_ARENA_ALIGN;
     char *p;
 
     size = (size + 7) & ~(size_t) 7;

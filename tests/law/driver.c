@@ -139,7 +139,7 @@ driver_wnd(const struct driver *d)
 uint32_t
 driver_ssthresh(const struct driver *d)
 {
-    return d->law.ssthresh;
+    return acdc_law_ssthresh(&d->law);
 }
 
 uint32_t

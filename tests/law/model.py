@@ -8,11 +8,14 @@ its denominator would have a digit more after every round.)
 What the description leaves open is read as follows.
 - A round ends with the ACK by which snd_una reaches the snd_nxt that was valid
   when the round began; alpha is updated before that ACK may cut.
+- Whenever a round has 2 MB what was reported so far weighs half as much from
+  there on.
 - A cut holds until snd_una is beyond the snd_nxt that was valid at the cut;
   while it holds the window does not grow.
 - Loss within a held cut sets alpha to 1 and cuts no second time.
 - A flow is limited by its window if in this round more than half of it was in
   flight (RFC 7661 section 4.1).
+  Bytes in flight are noted in units of 64, one of which may be begun.
 - Timeout: 1 segment; ssthresh is half the window, at least 2 segments, and
   stays when the timer expires again before the window has grown to the floor
   (RFC 5681 section 3.1).  Until then the window may be below the floor, and a
@@ -22,8 +25,10 @@ What the description leaves open is read as follows.
   window stays.  Either way the cut is held.  The coin is a function of snd_nxt
   and of a number of the flow's own, and of alpha in fixed point, bit for bit as
   the engine has it: 'alpha_bits' is the engine's, which is compared by itself.
-- Restart after idle: at most the initial window; ssthresh at least 3/4 of the
-  window before (Linux, tcp_cwnd_restart()).
+- Slow start is a state, which a timeout or a restart begins and ssthresh or a cut
+  ends; congestion avoidance has no ssthresh.
+- Restart after idle: at most the initial window; slow start to 3/4 of the window
+  before (Linux, tcp_cwnd_restart()), or to where it was to end if that is more.
 """
 
 from __future__ import annotations
@@ -32,6 +37,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 WINDOW_MAX = 1 << 30
+LARGE_ROUND = 1 << 21
 ONE = 1 << 20
 PRECISION = 1 << 200
 
@@ -53,6 +59,11 @@ def mix(x: int) -> int:
     return x
 
 
+def flight(n: int) -> int:
+    """Bytes in flight, as the engine notes them: in units of 64, one of them begun."""
+    return (n // 64 + 1) * 64
+
+
 @dataclass
 class Law:
     """What dctcp and reno have in common; reno has no alpha: it halves."""
@@ -63,14 +74,16 @@ class Law:
     nxt: int
     algorithm: str = "dctcp"
     wnd: Fraction = Fraction(0)
-    ssthresh: Fraction = Fraction(WINDOW_MAX)
+    threshold: Fraction = Fraction(WINDOW_MAX)
+    slow_start: bool = True
     alpha: Fraction = Fraction(1)
-    rounds: int = 0  # In which alpha was updated since it was exact.
+    rounds: int = 0  # In which alpha was updated since it was exact, ...
+    coarse: bool = False  # ... one of them, or this one, with 2 MB or more.
     acked_in_avoidance: int = 0
     round_end: int = field(init=False)
-    round_marked: int = 0
-    round_total: int = 0
-    most_in_flight: int = 0
+    round_marked: Fraction = Fraction(0)
+    round_total: Fraction = Fraction(0)
+    most_in_flight: int = 64
     cut_at: int | None = None  # snd_nxt when the window was cut.
     lost_at: int | None = None
     below_floor: bool = False
@@ -96,6 +109,11 @@ class Law:
     def held(self) -> bool:
         return self.cut_at is not None
 
+    @property
+    def ssthresh(self) -> Fraction:
+        """As the engine tells: congestion avoidance has none."""
+        return self.threshold if self.slow_start else self.wnd
+
     def clamp(self) -> None:
         floor = self.mss if self.below_floor else self.floor
         self.wnd = min(max(self.wnd, Fraction(floor)), Fraction(self.cap))
@@ -118,12 +136,12 @@ class Law:
         return min(4 * r, max(r, ONE // 2))
 
     def cut(self, marked: bool = False) -> None:
-        spread = marked and self.params.spread and self.wnd >= self.ssthresh
+        spread = marked and self.params.spread and not self.slow_start
         reduction = self.spread() if spread else self.reduction()
         self.wnd = self.wnd * (1 - reduction)
         self.below_floor = False
         self.clamp()
-        self.ssthresh = max(self.wnd, Fraction(self.floor))
+        self.slow_start = False
         self.acked_in_avoidance = 0
         self.cut_at = self.nxt
 
@@ -131,7 +149,7 @@ class Law:
         self.nxt += n
 
     def ack(self, acked: int, marked: int, total: int) -> bool:
-        in_flight = self.nxt - self.una
+        in_flight = flight(self.nxt - self.una)
         self.una += acked
         self.most_in_flight = max(self.most_in_flight, in_flight)
         most = self.most_in_flight
@@ -140,16 +158,20 @@ class Law:
             self.clamp()
         self.round_marked += marked
         self.round_total += total
+        while self.round_total >= LARGE_ROUND:
+            self.round_marked /= 2
+            self.round_total /= 2
+            self.coarse = True
         if acked and self.una >= self.round_end:
             if self.round_total:
-                fraction = Fraction(self.round_marked, self.round_total)
+                fraction = self.round_marked / self.round_total
                 gain = self.params.gain
                 alpha = (1 - gain) * self.alpha + gain * fraction
                 self.alpha = Fraction(round(alpha * PRECISION), PRECISION)
                 self.rounds += 1
-            self.round_marked = self.round_total = 0
+            self.round_marked = self.round_total = Fraction(0)
             self.round_end = self.nxt
-            self.most_in_flight = self.nxt - self.una
+            self.most_in_flight = flight(self.nxt - self.una)
         if self.cut_at is not None and self.una > self.cut_at:
             self.cut_at = None
         if self.lost_at is not None and self.una > self.lost_at:
@@ -170,10 +192,13 @@ class Law:
         return 2 * in_flight > self.wnd
 
     def grow(self, acked: int) -> None:
-        if self.wnd < self.ssthresh:
-            step = min(Fraction(acked), self.ssthresh - self.wnd)
+        if self.slow_start:
+            step = min(Fraction(acked), max(self.threshold - self.wnd, Fraction(0)))
             self.wnd += step
             acked -= int(step)
+            if self.wnd >= self.threshold:
+                self.slow_start = False
+                self.acked_in_avoidance = 0
         if acked:
             # One segment for each window of acknowledged bytes (RFC 3465).
             self.acked_in_avoidance += acked
@@ -186,6 +211,7 @@ class Law:
             return False
         self.alpha = Fraction(1)
         self.rounds = 0
+        self.coarse = False
         if self.cut_at is not None:
             self.lost_at = self.cut_at
             return False
@@ -195,11 +221,11 @@ class Law:
 
     def timeout(self) -> None:
         if not self.below_floor:
-            self.ssthresh = max(self.wnd / 2, Fraction(2 * self.mss))
+            self.threshold = max(self.wnd / 2, Fraction(2 * self.mss))
+            self.slow_start = True
         self.wnd = Fraction(self.mss)
         self.below_floor = True
-        self.acked_in_avoidance = 0
-        self.most_in_flight = 0
+        self.most_in_flight = 64
         self.cut_at = None
         self.lost_at = self.nxt
         self.clamp()
@@ -209,10 +235,11 @@ class Law:
         if self.wnd <= restart:
             return False
         before = self.wnd
-        self.ssthresh = max(self.ssthresh, self.wnd * 3 / 4)
+        most = self.wnd * 3 / 4
+        self.threshold = max(self.threshold, most) if self.slow_start else most
+        self.slow_start = True
         self.wnd = Fraction(restart)
-        self.acked_in_avoidance = 0
-        self.most_in_flight = 0
+        self.most_in_flight = 64
         self.clamp()
         return self.wnd < before
 

@@ -827,7 +827,7 @@ def test_stats(busy: Switch) -> None:
     assert (tenant["name"], tenant["counters"]["flows_created"]) == ("red", 2)
     (dp,) = reply["datapaths"]
     assert dp["n_flows"] == 4 and dp["table_bytes"] > 0
-    assert 0 < dp["bytes_per_flow4"] <= 192
+    assert 0 < dp["bytes_per_flow4"] <= 128
 
 
 def test_flush(busy: Switch) -> None:

@@ -156,7 +156,8 @@ static struct {
     pthread_mutex_t mutex;
     size_t used, usable;        /* Of the arena. */
     uint64_t *free[FLOW_MAX / 8];
-} flows = { .mutex = PTHREAD_MUTEX_INITIALIZER };
+} flows = { .mutex = PTHREAD_MUTEX_INITIALIZER, .used = ACDC_ARENA_ALIGN,
+            .usable = ACDC_ARENA_ALIGN };
 
 void *
 acdc_host_alloc_flow(size_t size)

@@ -31,7 +31,7 @@ test_arithmetic(uint32_t segment, unsigned int n, uint32_t start)
     for (i = 0; i < 2; i++) {
         struct acdc_flow *f = sim_flow(&s, (int) i);
 
-        f->tx_total = f->rx_total = f->rx_told_total = f->fb_total = start;
+        f->tx_total = f->rx_total = f->fb_total = start;
         f->rx_ce = f->fb_ce = start;
     }
     for (i = 0; i < n; i++) {

@@ -221,7 +221,7 @@ test_syn_flood(bool egress)
            MANY - ACDC_HALF_OPEN_DEFAULT, "%s: the rest is counted", what);
     is_u64(sim_counter(&s, 0, ACDC_C_UNTOUCHED_HALF_OPEN), 0,
            "%s: for whom they are", what);
-    s.now += ACDC_HALF_OPEN_MS * SIM_MS;
+    s.now += (ACDC_HALF_OPEN_MS + 2 * ACDC_SEEN_UNIT) * SIM_MS;
     acdc_sweep(s.acdc[0], s.now, UINT32_MAX);
     is_u64(n_flows(&s, "red"), 0, "%s: and they go", what);
     sim_done(&s);

@@ -29,7 +29,7 @@ struct twins {
 static bool
 same_flow(const struct acdc_flow *a, const struct acdc_flow *b)
 {
-    const size_t from = offsetof(struct acdc_flow, irs);
+    const size_t from = offsetof(struct acdc_flow, lock);
 
     return a && b && !memcmp((const char *) a + from, (const char *) b + from,
                              sizeof *a - from);
@@ -133,7 +133,7 @@ is_quick(const struct sim *s, const struct packet *wire)
     copy = packet_clone(wire);
     packet_parse(copy, &p);
     p.host = copy;
-    quick = is_usual(&f, params, &p)
+    quick = is_usual(&f, &p)
             && (p.payload ? usual_data(&ctx, &f, &p)
                           : usual_ack(&ctx, &f, params, &p));
     packet_free(copy);

@@ -570,7 +570,8 @@ test_spread_cuts(void)
     params.spread_cuts = true;
     params.initial_window = WND / MSS;
     acdc_law_init(&start, &env, ACDC_ALG_DCTCP);
-    start.wnd = start.ssthresh = WND;
+    start.wnd = WND;
+    start.slow_start = false;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint32_t low = WND - (uint32_t) ((uint64_t) WND * cases[i].deep
                                          >> ACDC_FIX_SHIFT);
@@ -578,7 +579,7 @@ test_spread_cuts(void)
         bool exact = true, held = true;
 
         params.beta = cases[i].beta;
-        start.dctcp.alpha = cases[i].alpha;
+        acdc_dctcp_set(&start, cases[i].alpha, 0, 0);
         /* Windows of 100 segments of one flow, one behind the other. */
         for (n = 0; n < N; n++) {
             law = start;
@@ -587,7 +588,7 @@ test_spread_cuts(void)
             env.salt = 0x12345678;
             law.round_end = law.cut_end = env.snd_nxt;
             acdc_law_ack(&law, &env, MSS, MSS, MSS);
-            held &= law.in_cut && law.ssthresh == law.wnd;
+            held &= law.in_cut && !law.slow_start;
             exact &= law.wnd == low || law.wnd == WND;
             cuts += law.wnd != WND;
             run = law.wnd == WND ? run + 1 : 0;
@@ -604,7 +605,7 @@ test_spread_cuts(void)
 
     /* Flows that send the same numbers are not cut together. */
     params.beta = ACDC_FIX_ONE;
-    start.dctcp.alpha = ACDC_FIX_ONE / 8;
+    acdc_dctcp_set(&start, ACDC_FIX_ONE / 8, 0, 0);
     env.snd_una = 0;
     env.snd_nxt = 100 * MSS;
     for (i = n = 0; n < N; n++) {
@@ -619,6 +620,7 @@ test_spread_cuts(void)
     for (i = n = 0; n < N; n++) {
         law = start;
         law.ssthresh = 2 * WND;
+        law.slow_start = true;
         env.salt = n;
         acdc_law_ack(&law, &env, 0, MSS, MSS);
         i += law.wnd == WND - WND / 16;
