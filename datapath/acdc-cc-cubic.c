@@ -107,8 +107,9 @@ start_epoch(struct acdc_law *l, const struct acdc_law_env *e)
         set_w_max(l, l->wnd);
     }
     /* K = cbrt((W_max - cwnd) / C), in ms: segments / 0.4 * 10^9. */
-    k_ms = cube_root(acdc_div64((uint64_t) (w_max(l) - l->wnd) * 2500000,
-                                e->mss) * 1000);
+    k_ms = w_max(l) <= l->wnd ? 0
+           : cube_root(acdc_div64((uint64_t) (w_max(l) - l->wnd) * 2500000,
+                                  e->mss) * 1000);
     l->cubic.k_ms = k_ms < K_MOST ? k_ms : K_MOST;
 }
 

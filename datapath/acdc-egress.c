@@ -37,6 +37,7 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
                     const struct acdc_params *params,
                     const struct acdc_pkt *p, uint32_t end)
 {
+    struct acdc_flow_in *in = acdc_flow_in(f);
     struct acdc_law_env env;
 
     ACDC_COUNT(ctx, RETRANSMITS, 1);
@@ -50,7 +51,7 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
     acdc_flow_stop_timing(f);                       /* Karn's rule. */
     acdc_flow_env(ctx, f, params, &env);
     if (!seq_after(p->seq, f->snd_una)
-        && acdc_flow_inactive_ms(f, ctx->now_ms) >= acdc_flow_rto_ms(f)) {
+        && acdc_flow_is_overdue(ctx, f)) {
         if ((f->flags & (ACDC_F_CAPABLE | ACDC_F_FIN_GUEST))
             == ACDC_F_CAPABLE) {
             f->flags |= ACDC_F_DOUBT;
@@ -61,7 +62,7 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
                && !(f->flags & ACDC_F_SACK_LOSS)) {
         /* The tail, and no sign of loss: a tail loss probe (RFC 8985).  Its
          * answer will tell. */
-    } else if (acdc_law_loss(&f->law, &env)) {
+    } else if (acdc_law_loss(&in->law, &env)) {
         ACDC_COUNT(ctx, CUTS_LOSS, 1);
     }
 }
@@ -80,6 +81,7 @@ static bool
 track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
            const struct acdc_params *params, struct acdc_pkt *p)
 {
+    struct acdc_flow_in *in = acdc_flow_in(f);
     uint32_t end = p->seq + p->payload
                    + (p->tcp_flags & ACDC_TCP_FIN ? 1 : 0);
     struct acdc_law_env env;
@@ -91,7 +93,7 @@ track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
      * window: one segment of slack. */
     if (params->police && acdc_flow_enforced(f, params) && p->payload
         && (f->flags & ACDC_F_EDGE)
-        && seq_after(p->seq + p->payload, f->right_edge + f->mss)) {
+        && seq_after(p->seq + p->payload, in->right_edge + f->mss)) {
         drop_policed(ctx, p);
         return false;
     }
@@ -115,16 +117,16 @@ track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
         }
     } else {
         if (f->snd_nxt == f->snd_una
-            && acdc_flow_inactive_ms(f, ctx->now_ms) >= acdc_flow_rto_ms(f)) {
+            && acdc_flow_is_overdue(ctx, f)) {
             acdc_flow_env(ctx, f, params, &env);
-            if (acdc_law_idle(&f->law, &env)) {
+            if (acdc_law_idle(&in->law, &env)) {
                 ACDC_COUNT(ctx, IDLE_RESTARTS, 1);
             }
         }
         if (!(f->flags & (ACDC_F_RTT_PENDING | ACDC_F_DOUBT))) {
-            if (acdc_likely(!acdc_law_is_held(&f->law))) {
+            if (acdc_likely(!acdc_law_is_held(&in->law))) {
                 acdc_flow_time(ctx, f, end - 1);
-            } else if (f->snd_nxt == f->law.cut_end) {
+            } else if (f->snd_nxt == in->law.cut_end) {
                 acdc_flow_time(ctx, f, f->snd_nxt);
             }
         }
@@ -155,6 +157,7 @@ static void
 renumber_ack(struct acdc_ctx *ctx, const struct acdc_flow *f,
              struct acdc_pkt *p)
 {
+    struct acdc_flow_in *in = acdc_flow_in(f);
     uint8_t flags = p->tcp_flags & (ACDC_TCP_FIN | ACDC_TCP_ACK);
     uint32_t seq;
 
@@ -162,7 +165,7 @@ renumber_ack(struct acdc_ctx *ctx, const struct acdc_flow *f,
         || !seq_before(p->seq, f->snd_nxt) || p->seq == f->snd_una - 1) {
         return;
     }
-    seq = f->snd_una + ((uint32_t) f->peer_window << f->peer_wscale);
+    seq = f->snd_una + ((uint32_t) in->peer_window << in->peer_wscale);
     if (seq_after(seq, f->snd_nxt)) {
         seq = f->snd_nxt;
     }
@@ -195,7 +198,7 @@ is_optimistic(const struct acdc_flow *f, const struct acdc_pkt *p)
 {
     return (p->tcp_flags & ACDC_TCP_ACK)
            && seq_after(acknowledged_to(p),
-                        f->rcv_nxt + 1)                 /* A FIN counts 1. */
+                        f->rcv_nxt + 1)         /* A FIN not followed. */
            && (f->state == ACDC_FLOW_ESTABLISHED
                || f->state == ACDC_FLOW_CLOSING);
 }
@@ -292,10 +295,11 @@ static ACDC_NOINLINE void
 solicit_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
             const struct acdc_params *params, struct acdc_pkt *p)
 {
+    struct acdc_flow_in *in = acdc_flow_in(f);
     uint32_t ecn = f->flags & (ACDC_F_ECN_SYN | ACDC_F_GUEST_ECN);
 
     f->flags &= ~(uint32_t) ACDC_F_SOLICITED;
-    if (f->law.wnd >= 4u * f->mss || p->gso || (f->flags & ACDC_F_DELAYS)
+    if (in->law.wnd >= 4u * f->mss || p->gso || (f->flags & ACDC_F_DELAYS)
         || ecn == ACDC_F_ECN_SYN || !acdc_flow_enforced(f, params)) {
         return;
     }
@@ -429,8 +433,9 @@ acdc_egress(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n)
     struct acdc_pkt *end = pkts + n;
     struct acdc_pkt *p;
 
+    acdc_table_find(ctx, pkts, n, ACDC_EGRESS);
     for (p = pkts; p < end; p++) {
-        acdc_table_find_ahead(p, end);
+        acdc_table_find_ahead(p, end, ACDC_EGRESS);
         if (p->ip_version) {
             egress(ctx, p);
             acdc_pkt_finish(p);

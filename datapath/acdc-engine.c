@@ -61,7 +61,6 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
             }
         }
     }
-    acdc_table_find(&ctx, pkts, n);
     if (dir == ACDC_EGRESS) {
         acdc_egress(&ctx, pkts, n);
     } else {

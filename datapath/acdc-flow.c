@@ -24,13 +24,15 @@ acdc_flow_algorithm(const struct acdc_flow *f, const struct acdc_params *params)
 const struct acdc_params *
 acdc_flow_new_params(const struct acdc_ctx *ctx, struct acdc_flow *f)
 {
+    struct acdc_flow_in *in = acdc_flow_in(f);
     const struct acdc_params *params;
 
     f->policy_gen = ctx->policy->gen;
     f->rule = acdc_policy_match(ctx->policy, f);
     params = acdc_policy_params(ctx->policy, f->rule);
     f->flags &= ~(uint32_t) ACDC_F_PLAIN;
-    if (acdc_params_enforce(params) && !params->small_windows) {
+    if (acdc_params_enforce(params) && params->algorithm != ACDC_ALG_NONE
+        && !params->small_windows) {
         f->flags |= ACDC_F_PLAIN;
     }
     if (f->flags & ACDC_F_LAW) {
@@ -38,10 +40,10 @@ acdc_flow_new_params(const struct acdc_ctx *ctx, struct acdc_flow *f)
         struct acdc_law_env env;
 
         acdc_flow_env(ctx, f, params, &env);
-        if (alg != f->law.alg) {
-            acdc_law_switch(&f->law, alg);
+        if (alg != in->law.alg) {
+            acdc_law_switch(&in->law, alg);
         }
-        acdc_law_clamp(&f->law, &env);
+        acdc_law_clamp(&in->law, &env);
     }
     return params;
 }
@@ -52,10 +54,12 @@ void
 acdc_flow_start_law(const struct acdc_ctx *ctx, struct acdc_flow *f,
                     const struct acdc_params *params)
 {
+    struct acdc_flow_in *in = acdc_flow_in(f);
     struct acdc_law_env env;
 
     acdc_flow_env(ctx, f, params, &env);
-    acdc_law_init(&f->law, &env, acdc_flow_algorithm(f, params));
+    acdc_law_init(&in->law, &env, acdc_flow_algorithm(f, params));
+    acdc_flow_stop_timing(f);
     f->flags |= ACDC_F_LAW;
 }
 
@@ -65,7 +69,8 @@ acdc_flow_start_law(const struct acdc_ctx *ctx, struct acdc_flow *f,
 uint32_t
 acdc_flow_rto_ms(const struct acdc_flow *f)
 {
-    uint32_t rto = f->srtt_us8 / 2 / 1000;
+    struct acdc_flow_in *in = acdc_flow_in(f);
+    uint32_t rto = in->srtt_us8 / 2 / 1000;
 
     return rto > ACDC_RTO_MIN_MS ? rto : ACDC_RTO_MIN_MS;
 }
@@ -74,22 +79,25 @@ void
 acdc_flow_note_delay(struct acdc_ctx *ctx, struct acdc_flow *f,
                      const struct acdc_params *params)
 {
+    struct acdc_flow_in *in = acdc_flow_in(f);
     struct acdc_law_env env;
 
-    f->prompt_acks = 0;
+    in->prompt_acks = 0;
     f->flags &= ~(uint32_t) ACDC_F_SOLICITED;
     f->flags |= ACDC_F_DELAYS;
     ACDC_COUNT(ctx, FLOWS_DELAYED, 1);
     acdc_flow_env(ctx, f, params, &env);
-    acdc_law_clamp(&f->law, &env);
+    acdc_law_clamp(&in->law, &env);
 }
 
 void
 acdc_flow_timeout(struct acdc_ctx *ctx, struct acdc_flow *f,
                   const struct acdc_law_env *env)
 {
+    struct acdc_flow_in *in = acdc_flow_in(f);
+
     ACDC_COUNT(ctx, TIMEOUTS, 1);
-    acdc_law_timeout(&f->law, env);
+    acdc_law_timeout(&in->law, env);
     f->dupacks = 0;
 }
 
@@ -108,6 +116,7 @@ static bool
 is_valid_reset(const struct acdc_ctx *ctx, const struct acdc_flow *f,
                const struct acdc_pkt *p)
 {
+    struct acdc_flow_in *in = acdc_flow_in(f);
     bool ack = p->tcp_flags & ACDC_TCP_ACK;
 
     if (ctx->dir == ACDC_INGRESS) {
@@ -119,7 +128,7 @@ is_valid_reset(const struct acdc_ctx *ctx, const struct acdc_flow *f,
         return !seq_before(p->seq, f->snd_una) && !seq_after(p->seq, f->snd_nxt);
     }
     return f->state == ACDC_FLOW_SYN_RECEIVED && ack
-           && seq_after(p->ack, f->irs) && !seq_after(p->ack, f->rcv_nxt);
+           && seq_after(p->ack, in->irs) && !seq_after(p->ack, f->rcv_nxt);
 }
 
 /* Whether the other end may take a FIN: if it ends what was followed, which no
@@ -157,9 +166,10 @@ acdc_flow_do_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
             if (state == ACDC_FLOW_ESTABLISHED) {
                 state = ACDC_FLOW_CLOSING;
             }
-        } else if (p->payload && (f->flags & flag)
+        } else if (p->payload > 1 && (f->flags & flag)
                    && p->seq + p->payload == last) {
-            /* More data follows: it was a corrupt packet's. */
+            /* More data follows, and not a keep-alive with a byte: it was a
+             * corrupt packet's. */
             f->flags &= ~flag;
             if (state == ACDC_FLOW_CLOSING || state == ACDC_FLOW_CLOSED) {
                 state = f->flags & (ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER)

@@ -9,6 +9,7 @@
 static void
 note_options(struct acdc_flow *f, const struct acdc_pkt *p, bool guest)
 {
+    struct acdc_flow_in *in = acdc_flow_in(f);
     uint16_t mss = p->ip_version == 4 ? ACDC_MSS_DEFAULT4
                                       : ACDC_MSS_DEFAULT6;
     uint8_t wscale = p->wscale < ACDC_WSCALE_MAX ? p->wscale
@@ -33,7 +34,7 @@ note_options(struct acdc_flow *f, const struct acdc_pkt *p, bool guest)
     if (guest) {
         acdc_flow_set_guest_wscale(f, wscale);
     } else {
-        f->peer_wscale = f->out_wscale = wscale;
+        in->peer_wscale = in->out_wscale = wscale;
     }
 }
 
@@ -41,10 +42,12 @@ note_options(struct acdc_flow *f, const struct acdc_pkt *p, bool guest)
 static void
 settle_wscale(struct acdc_flow *f)
 {
+    struct acdc_flow_in *in = acdc_flow_in(f);
+
     if (!(f->flags & ACDC_F_WSCALE_GUEST)
         || !(f->flags & ACDC_F_WSCALE_PEER)) {
         acdc_flow_set_guest_wscale(f, 0);
-        f->peer_wscale = f->out_wscale = 0;
+        in->peer_wscale = in->out_wscale = 0;
     }
 }
 
@@ -67,7 +70,8 @@ static void
 refine_wscale(struct acdc_ctx *ctx, struct acdc_flow *f,
               const struct acdc_params *params, struct acdc_pkt *p)
 {
-    uint8_t finer = f->peer_wscale;
+    struct acdc_flow_in *in = acdc_flow_in(f);
+    uint8_t finer = in->peer_wscale;
 
     if (!acdc_params_enforce(params) || !(p->opt_flags & ACDC_O_WSCALE)) {
         return;
@@ -75,9 +79,9 @@ refine_wscale(struct acdc_ctx *ctx, struct acdc_flow *f,
     while (finer && 1u << finer > f->mss) {
         finer--;
     }
-    if (finer < f->peer_wscale && acdc_pkt_make_writable(p)) {
+    if (finer < in->peer_wscale && acdc_pkt_make_writable(p)) {
         acdc_pkt_set_wscale(p, finer);
-        f->out_wscale = finer;
+        in->out_wscale = finer;
         ACDC_COUNT(ctx, RESCALED, 1);
     }
 }
@@ -133,9 +137,11 @@ adapt_options(struct acdc_ctx *ctx, struct acdc_flow *f,
 static void
 repeat_options(const struct acdc_flow *f, struct acdc_pkt *p)
 {
-    if (f->out_wscale != f->peer_wscale && (p->opt_flags & ACDC_O_WSCALE)
+    struct acdc_flow_in *in = acdc_flow_in(f);
+
+    if (in->out_wscale != in->peer_wscale && (p->opt_flags & ACDC_O_WSCALE)
         && acdc_pkt_make_writable(p)) {
-        acdc_pkt_set_wscale(p, f->out_wscale);
+        acdc_pkt_set_wscale(p, in->out_wscale);
     }
     if (f->flags & ACDC_F_MSS_ALIGNED) {
         align_mss(p);
@@ -151,7 +157,8 @@ offer(struct acdc_ctx *ctx, struct acdc_flow *f,
     uint32_t mtu = acdc_a32_read(&ctx->port->mtu);
     uint8_t ecn = acdc_pkt_ecn(p);
 
-    if (!acdc_params_enforce(params) || f->n_syns >= ACDC_SYN_PLAIN_FROM
+    if (!acdc_params_enforce(params)
+        || acdc_flow_in(f)->n_syns >= ACDC_SYN_PLAIN_FROM
         || acdc_pkt_room(p) < ACDC_OPT_CAP_LEN
         || acdc_pkt_mtu_len(p) + ACDC_OPT_CAP_LEN > mtu) {
         return false;
@@ -208,25 +215,27 @@ accept_offer(struct acdc_ctx *ctx, struct acdc_pkt *p)
 static void
 restart(struct acdc_ctx *ctx, struct acdc_flow *f)
 {
+    struct acdc_flow_in *in = acdc_flow_in(f);
+
     acdc_flow_uncount(ctx->tenant, f);
     f->flags = 0;
-    f->n_syns = 0;
+    in->n_syns = 0;
     f->mss = 0;
     f->dupacks = 0;
     f->bad_feedback = 0;
-    f->prompt_acks = 0;
-    f->out_window = f->peer_window = 0;
-    f->tx_total = f->fb_total = f->fb_ce = 0;
+    in->prompt_acks = 0;
+    in->out_window = in->peer_window = 0;
+    f->tx_total = in->fb_total = in->fb_ce = 0;
     f->rcv_nxt = 0;
     f->rx_total = f->rx_ce = f->rx_pending = 0;
-    f->srtt_us8 = 0;
+    in->srtt_us8 = 0;
     f->policy_gen = 0;
     f->active = (uint16_t) ctx->now_ms;
-    memset(&f->law, 0, sizeof f->law);
+    memset(&in->law, 0, sizeof in->law);
     acdc_flow_set_state(ctx, f,
                         ctx->dir == ACDC_EGRESS ? ACDC_FLOW_SYN_SENT
                                                 : ACDC_FLOW_SYN_RECEIVED);
-    f->irs = 0;
+    in->irs = 0;
     ACDC_COUNT(ctx, FLOWS_CREATED, 1);
 }
 
@@ -253,10 +262,12 @@ acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     struct acdc_flow *f = find_or_create(ctx, p);
     uint32_t end = p->seq + 1 + p->payload;
     const struct acdc_params *params;
+    struct acdc_flow_in *in;
 
     if (!f) {
         return;
     }
+    in = acdc_flow_in(f);
     acdc_lock(&f->lock);
     if ((f->flags & ACDC_F_DEAD)
         || (f->state == ACDC_FLOW_ESTABLISHED && (f->flags & ACDC_F_LAW)
@@ -270,7 +281,7 @@ acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
      * open (RFC 9293 section 3.5): the SYN-ACKs that follow settle it. */
     if ((f->state != ACDC_FLOW_SYN_RECEIVED || (f->flags & ACDC_F_LAW))
         && (f->state != ACDC_FLOW_SYN_SENT
-            || (f->n_syns && f->snd_una != p->seq))) {
+            || (in->n_syns && f->snd_una != p->seq))) {
         uint32_t reused = f->flags & (ACDC_F_LAW | ACDC_F_REUSED);
 
         restart(ctx, f);
@@ -279,11 +290,11 @@ acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     acdc_flow_see(ctx, f);
     /* Data of TCP Fast Open is not sent again with the SYN, but the SYN-ACK may
      * acknowledge it. */
-    if (!f->n_syns || f->snd_una != p->seq || seq_after(end, f->snd_nxt)) {
+    if (!in->n_syns || f->snd_una != p->seq || seq_after(end, f->snd_nxt)) {
         f->snd_nxt = end;
     }
-    if (f->n_syns < ACDC_SYNS_MAX) {
-        f->n_syns++;
+    if (in->n_syns < ACDC_SYNS_MAX) {
+        in->n_syns++;
     }
     f->snd_una = p->seq;
     f->tx_total += p->payload;
@@ -302,6 +313,7 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
 {
     uint32_t end = p->seq + 1 + p->payload;
     const struct acdc_params *params;
+    struct acdc_flow_in *in;
     struct acdc_flow *f;
 
     /* What a handshake says holds for the whole connection, so it is not taken
@@ -315,6 +327,7 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         accept_offer(ctx, p);
         return;
     }
+    in = acdc_flow_in(f);
     acdc_lock(&f->lock);
     if (!(f->flags & ACDC_F_DEAD) && f->state == ACDC_FLOW_CLOSED) {
         restart(ctx, f);
@@ -334,14 +347,14 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         return;
     }
     acdc_flow_see(ctx, f);
-    if (f->irs != p->seq || seq_after(end, f->rcv_nxt)) {
+    if (in->irs != p->seq || seq_after(end, f->rcv_nxt)) {
         /* As above: what came with an earlier SYN is still there. */
-        f->irs = p->seq;
+        in->irs = p->seq;
         f->rcv_nxt = end;
         f->rx_total = p->payload;
     }
     note_options(f, p, false);
-    f->peer_window = acdc_pkt_window(p);
+    in->peer_window = acdc_pkt_window(p);
     if ((p->tcp_flags & (ACDC_TCP_ECE | ACDC_TCP_CWR))
         == (ACDC_TCP_ECE | ACDC_TCP_CWR)) {
         f->flags |= ACDC_F_ECN_SYN;
@@ -384,16 +397,17 @@ bool
 acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
                    struct acdc_flow *f, const struct acdc_params *params)
 {
+    struct acdc_flow_in *in = acdc_flow_in(f);
     bool first, offered;
 
     /* A server may take the data of a TCP Fast Open SYN (RFC 7413) or not. */
     if ((f->state != ACDC_FLOW_SYN_RECEIVED && f->state != ACDC_FLOW_SYN_SENT)
-        || (p->ack != f->irs + 1 && p->ack != f->irs + 1 + f->rx_total)) {
+        || (p->ack != in->irs + 1 && p->ack != in->irs + 1 + f->rx_total)) {
         return false;
     }
     first = !(f->flags & ACDC_F_LAW) || f->snd_una != p->seq;
-    if (f->n_syns < ACDC_SYNS_MAX) {
-        f->n_syns++;
+    if (in->n_syns < ACDC_SYNS_MAX) {
+        in->n_syns++;
     }
     if (first) {
         f->snd_una = p->seq;
@@ -405,7 +419,7 @@ acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
     if (first) {
         settle(ctx, f, params, p, offered);
         /* What the peer's SYN offered, with the guest's own numbers. */
-        f->peer_edge = f->right_edge = p->seq + 1 + f->peer_window;
+        f->peer_edge = in->right_edge = p->seq + 1 + in->peer_window;
         f->flags |= ACDC_F_EDGE;
         f->rx_pending = 0;
     } else if ((f->flags & ACDC_F_CAPABLE) && !offered) {
@@ -422,6 +436,8 @@ bool
 acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
                     struct acdc_flow *f, const struct acdc_params *params)
 {
+    struct acdc_flow_in *in = acdc_flow_in(f);
+
     if (!acdc_pkt_maybe_intact(p)) {
         accept_offer(ctx, p);
         return false;
@@ -437,7 +453,7 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
         accept_offer(ctx, p);
         return false;
     }
-    f->irs = p->seq;
+    in->irs = p->seq;
     f->rcv_nxt = p->seq + 1 + p->payload;
     f->rx_total = p->payload;
     f->rx_pending = 0;
@@ -453,6 +469,6 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
                               && (f->flags & ACDC_F_PEER));
     acdc_flow_set_state(ctx, f, ACDC_FLOW_ESTABLISHED);
     f->peer_edge = p->ack + acdc_pkt_window(p);
-    f->peer_window = (uint16_t) (acdc_pkt_window(p) >> f->peer_wscale);
+    in->peer_window = (uint16_t) (acdc_pkt_window(p) >> in->peer_wscale);
     return true;
 }

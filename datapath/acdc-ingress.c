@@ -117,12 +117,13 @@ static enum report
 read_feedback(struct acdc_ctx *ctx, struct acdc_flow *f,
               const struct acdc_pkt *p, uint32_t *d_ce, uint32_t *d_total)
 {
+    struct acdc_flow_in *in = acdc_flow_in(f);
     uint32_t ce, total, new_ce, new_total;
 
     acdc_pkt_get_feedback(p, &ce, &total);
-    new_total = total - f->fb_total;
-    new_ce = ce - f->fb_ce;
-    if (seq_after(f->fb_total, total)) {
+    new_total = total - in->fb_total;
+    new_ce = ce - in->fb_ce;
+    if (seq_after(in->fb_total, total)) {
         /* Overtaken on its way, or a retransmission's. */
         ACDC_COUNT(ctx, FEEDBACK_STALE, 1);
         return REPORT_NONE;
@@ -144,9 +145,9 @@ read_feedback(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (acdc_unlikely(f->bad_feedback)) {
         f->bad_feedback = 0;
     }
-    f->fb_total = total;
-    f->fb_ce = ce;
-    f->silent = 0;
+    in->fb_total = total;
+    in->fb_ce = ce;
+    in->silent = 0;
     return REPORT_GOOD;
 }
 
@@ -157,16 +158,17 @@ static inline void
 note_silence(struct acdc_ctx *ctx, struct acdc_flow *f,
              const struct acdc_params *params, uint32_t acked)
 {
-    /* An ACK of less than a segment counts as one: it had room for a report,
-     * too. */
-    uint32_t silent = f->silent + (acked - 1) / f->mss + 1;
-    uint32_t limit = 4 * (f->law.wnd / f->mss) + 64;
+    struct acdc_flow_in *in = acdc_flow_in(f);
+    uint32_t silent = in->silent + (acked + ACDC_SILENT_UNIT - 1)
+                                   / ACDC_SILENT_UNIT;
+    uint64_t limit = (4 * (uint64_t) in->law.wnd + 64 * (uint64_t) f->mss)
+                     / ACDC_SILENT_UNIT;
 
-    f->silent = (uint16_t) (silent < ACDC_SILENT_MAX ? silent
-                                                     : ACDC_SILENT_MAX);
+    in->silent = (uint16_t) (silent < ACDC_SILENT_MAX ? silent
+                                                      : ACDC_SILENT_MAX);
     if (silent > (limit < ACDC_SILENT_MAX ? limit : ACDC_SILENT_MAX)) {
         acdc_flow_set_counted(ctx, f, false);
-        acdc_law_switch(&f->law, acdc_flow_algorithm(f, params));
+        acdc_law_switch(&in->law, acdc_flow_algorithm(f, params));
         ACDC_COUNT(ctx, FEEDBACK_LOST, 1);
     }
 }
@@ -175,13 +177,14 @@ static ACDC_NOINLINE void
 sample_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
            const struct acdc_params *params, uint32_t ack)
 {
-    uint32_t rtt, srtt_us8 = f->srtt_us8;
+    struct acdc_flow_in *in = acdc_flow_in(f);
+    uint32_t rtt, srtt_us8 = in->srtt_us8;
 
-    if (!seq_after(ack, f->law.cut_end)) {
+    if (!seq_after(ack, in->law.cut_end)) {
         return;
     }
     acdc_flow_stop_timing(f);
-    rtt = (ctx->now_us - f->rtt_us) & 0xffffff;
+    rtt = (ctx->now_us - in->rtt_us) & 0xffffff;
     /* Another thread's clock may be a little behind. */
     if (!rtt || rtt > 0xffffff - ACDC_RTT_SKEW_US) {
         rtt = 1;
@@ -194,7 +197,7 @@ sample_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
         acdc_flow_note_delay(ctx, f, params);
     }
     srtt_us8 = srtt_us8 ? srtt_us8 + rtt - srtt_us8 / 8 : rtt * 8;
-    f->srtt_us8 = srtt_us8 < 0xffffff ? srtt_us8 : 0xffffff;
+    in->srtt_us8 = srtt_us8 < 0xffffff ? srtt_us8 : 0xffffff;
     ACDC_COUNT(ctx, RTT_SAMPLES, 1);
     acdc_rtt_record(ctx, rtt);
 }
@@ -206,13 +209,15 @@ sample_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
 static ACDC_NOINLINE void
 note_prompt_ack(struct acdc_ctx *ctx, struct acdc_flow *f, uint32_t acked)
 {
+    struct acdc_flow_in *in = acdc_flow_in(f);
+
     if (!(f->flags & ACDC_F_SOLICITED) || acdc_flow_is_prompt(f)) {
         return;
     }
     if (acked > f->mss) {
-        f->prompt_acks = 0;
+        in->prompt_acks = 0;
     } else if (f->snd_una != f->snd_nxt) {
-        f->prompt_acks++;
+        in->prompt_acks++;
         if (acdc_flow_is_prompt(f)) {
             ACDC_COUNT(ctx, FLOWS_PROMPT, 1);
         }
@@ -238,20 +243,28 @@ shows_loss(struct acdc_flow *f, const struct acdc_pkt *p, bool duplicate)
     return false;
 }
 
+/* For acdc_flow_in.lost. */
+static inline uint16_t
+lost_units(uint32_t bytes)
+{
+    return (uint16_t) (bytes / ACDC_LOST_UNIT);
+}
+
 /* What was sent and not received is lost, once nothing is under way.  True if
  * that is more than before, or if it is not known. */
 static bool
 note_lost(struct acdc_flow *f, const struct acdc_pkt *p, enum report report)
 {
-    uint16_t lost = (uint16_t) (f->tx_total - f->fb_total);
+    struct acdc_flow_in *in = acdc_flow_in(f);
+    uint16_t lost = lost_units(f->tx_total - in->fb_total);
     bool more;
 
     if (report != REPORT_GOOD || p->ack != f->snd_nxt
         || (f->flags & ACDC_F_FIN_GUEST)) {
         return true;
     }
-    more = lost != f->lost;
-    f->lost = lost;
+    more = (int16_t) (lost - in->lost) > 0;
+    in->lost = lost;
     return more;
 }
 
@@ -262,6 +275,8 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
             bool near, bool fack, enum report report, uint32_t d_ce,
             uint32_t d_total, bool *duplicate, bool *update)
 {
+    struct acdc_flow_in *in = acdc_flow_in(f);
+
     /* A FACK is not the guest's word. */
     bool pure = !p->payload && !(p->tcp_flags & ACDC_TCP_FIN) && !fack;
     uint16_t window = acdc_pkt_window(p);
@@ -279,7 +294,7 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
         acked = 0;
     } else if (!acked && !(f->flags & ACDC_F_BEHIND) && pure
                && f->snd_nxt != f->snd_una) {
-        *duplicate = window == f->peer_window;
+        *duplicate = window == in->peer_window;
         *update = !*duplicate && !(p->opt_flags & ACDC_O_SACK);
     }
     if (acked) {
@@ -322,11 +337,11 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
         }
     }
     if ((acked || d_total)
-        && acdc_law_ack(&f->law, &env, acked, d_ce, d_total)) {
+        && acdc_law_ack(&in->law, &env, acked, d_ce, d_total)) {
         acdc_flow_stop_timing(f);
         ACDC_COUNT(ctx, CUTS_ECN, 1);
     }
-    if (loss && acdc_law_loss(&f->law, &env)) {
+    if (loss && acdc_law_loss(&in->law, &env)) {
         acdc_flow_stop_timing(f);
         ACDC_COUNT(ctx, CUTS_LOSS, 1);
     }
@@ -338,10 +353,11 @@ give_to_law(struct acdc_ctx *ctx, struct acdc_flow *f,
             const struct acdc_params *params, uint32_t acked, uint32_t ce,
             uint32_t total)
 {
+    struct acdc_flow_in *in = acdc_flow_in(f);
     struct acdc_law_env env;
 
     acdc_flow_env(ctx, f, params, &env);
-    if (acdc_law_ack(&f->law, &env, acked, ce, total)) {
+    if (acdc_law_ack(&in->law, &env, acked, ce, total)) {
         acdc_flow_stop_timing(f);
         ACDC_COUNT(ctx, CUTS_ECN, 1);
     }
@@ -358,14 +374,14 @@ raise_edge(uint32_t *edge, uint32_t to, bool known)
 
 /* The window that the peer offers, bytes; notes how far that reaches. */
 static inline uint32_t
-peer_window(struct acdc_flow *f, const struct acdc_pkt *p, bool near,
-            bool edge_known)
+peer_window(struct acdc_flow *f, struct acdc_flow_in *in,
+            const struct acdc_pkt *p, bool near, bool edge_known)
 {
     uint16_t raw = acdc_pkt_window(p);
-    uint32_t own = (uint32_t) raw << f->peer_wscale;
+    uint32_t own = (uint32_t) raw << in->peer_wscale;
 
     if (acdc_likely(near)) {
-        f->peer_window = raw;
+        in->peer_window = raw;
         raise_edge(&f->peer_edge, p->ack + own, edge_known);
     }
     return own;
@@ -380,19 +396,19 @@ peer_window(struct acdc_flow *f, const struct acdc_pkt *p, bool near,
  * have a number that the peer does not accept (renumber_ack()), and if both
  * ends' do and the vSwitches forget the flow, it stands still. */
 static ACDC_ALWAYS_INLINE uint16_t
-window_field(const struct acdc_flow *f, bool enforced, uint32_t own,
-             unsigned int scale, uint32_t sacked)
+window_field(const struct acdc_flow *f, const struct acdc_flow_in *in,
+             bool enforced, uint32_t own, unsigned int scale, uint32_t sacked)
 {
     uint32_t field = own >> scale;
 
     if (enforced) {
-        uint64_t limit = (uint64_t) f->law.wnd + sacked;
+        uint64_t limit = (uint64_t) in->law.wnd + sacked;
 
         if (f->flags & ACDC_F_BOTH_WAYS) {
             /* Not what it sent beyond any window: it would get more and
              * more. */
-            uint32_t end = seq_before(f->snd_nxt, f->right_edge)
-                           ? f->snd_nxt : f->right_edge;
+            uint32_t end = seq_before(f->snd_nxt, in->right_edge)
+                           ? f->snd_nxt : in->right_edge;
 
             if (seq_after(end, f->snd_una) && limit < end - f->snd_una) {
                 limit = end - f->snd_una;
@@ -411,12 +427,12 @@ window_field(const struct acdc_flow *f, bool enforced, uint32_t own,
  * offered 'own'.  Counts what is less than that, with a finer scale also the
  * same field; not what the guest will drop (is_near()). */
 static inline void
-note_offer(struct acdc_ctx *ctx, struct acdc_flow *f, uint32_t ack,
-           uint32_t offered, uint32_t own, bool edge_known)
+note_offer(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
+           uint32_t ack, uint32_t offered, uint32_t own, bool edge_known)
 {
     uint32_t edge = ack + offered;
 
-    raise_edge(&f->right_edge, edge, edge_known);
+    raise_edge(&in->right_edge, edge, edge_known);
     if (!edge_known) {
         f->flags |= ACDC_F_EDGE;
     }
@@ -435,25 +451,27 @@ enforce(struct acdc_ctx *ctx, struct acdc_flow *f, bool enforced,
         struct acdc_pkt *p, uint32_t own, bool near, bool syn, bool duplicate,
         bool update)
 {
+    struct acdc_flow_in *in = acdc_flow_in(f);
+
     /* The window of a SYN is not scaled (RFC 7323 section 2.2). */
-    unsigned int scale = syn ? 0 : f->out_wscale;
+    unsigned int scale = syn ? 0 : in->out_wscale;
     /* As a congestion window is of what is in flight (RFC 6675, "pipe"): else
      * a guest could send nothing new until a hole is filled, and would learn
      * of the loss of what it sends again by its timer alone. */
     uint32_t sacked = p->opt_flags & ACDC_O_SACK
                       ? acdc_pkt_sacked(p, f->snd_una, f->snd_nxt) : 0;
-    uint16_t field = window_field(f, enforced, own, scale, sacked);
+    uint16_t field = window_field(f, in, enforced, own, scale, sacked);
 
     if (enforced) {
-        if (duplicate && f->out_window && own >> scale >= f->out_window) {
+        if (duplicate && in->out_window && own >> scale >= in->out_window) {
             /* A duplicate ACK has the window of the one before (RFC 5681
              * section 2): without SACK the guest counts them.  With SACK it
              * may be larger (RFC 6675 section 2).  Zero is said only where
              * the peer says it. */
-            if (!sacked || field < f->out_window) {
-                field = f->out_window;
+            if (!sacked || field < in->out_window) {
+                field = in->out_window;
             }
-        } else if (update && field == f->out_window) {
+        } else if (update && field == in->out_window) {
             ACDC_COUNT(ctx, UPDATES_ABSORBED, 1);
             return false;
         }
@@ -470,8 +488,8 @@ enforce(struct acdc_ctx *ctx, struct acdc_flow *f, bool enforced,
         return true;
     }
 
-    f->out_window = syn ? (uint16_t) (field >> f->out_wscale) : field;
-    note_offer(ctx, f, p->tcp_flags & ACDC_TCP_ACK ? p->ack : f->snd_una,
+    in->out_window = syn ? (uint16_t) (field >> in->out_wscale) : field;
+    note_offer(ctx, f, in, p->tcp_flags & ACDC_TCP_ACK ? p->ack : f->snd_una,
                (uint32_t) field << scale, own, f->flags & ACDC_F_EDGE);
     return true;
 }
@@ -483,30 +501,31 @@ static ACDC_NOINLINE void
 finish_fack(struct acdc_ctx *ctx, struct acdc_flow *f,
             const struct acdc_params *params, struct acdc_pkt *p, bool near)
 {
-    uint16_t heard_window = f->peer_window, told_window = f->out_window;
-    uint32_t right_edge = f->right_edge;
+    struct acdc_flow_in *in = acdc_flow_in(f);
+    uint16_t heard_window = in->peer_window, told_window = in->out_window;
+    uint32_t right_edge = in->right_edge;
     /* What is acknowledged anew moves the window's end; where the guest was once
      * told a smaller window that may have been there before. */
     uint32_t told_edge = f->flags & ACDC_F_BEHIND
                          ? right_edge
                          : f->snd_una
-                           + ((uint32_t) told_window << f->out_wscale);
-    uint32_t own = peer_window(f, p, near, f->flags & ACDC_F_EDGE);
+                           + ((uint32_t) told_window << in->out_wscale);
+    uint32_t own = peer_window(f, in, p, near, f->flags & ACDC_F_EDGE);
     uint32_t edge;
 
     if (!acdc_flow_enforced(f, params) || p->ack != f->snd_una) {
         /* An ACK that says the same window is no duplicate: the guest has not
          * heard of it. */
-        f->peer_window = heard_window;
+        in->peer_window = heard_window;
         p->verdict = ACDC_DROP;
         return;
     }
     enforce(ctx, f, true, p, own, near, false, false, false);
-    edge = p->ack + ((uint32_t) f->out_window << f->out_wscale);
+    edge = p->ack + ((uint32_t) in->out_window << in->out_wscale);
     if (!seq_after(edge, told_edge)) {
-        f->peer_window = heard_window;
-        f->out_window = told_window;
-        f->right_edge = right_edge;
+        in->peer_window = heard_window;
+        in->out_window = told_window;
+        in->right_edge = right_edge;
         p->verdict = ACDC_DROP;
         return;
     }
@@ -551,10 +570,11 @@ note_alive(const struct acdc_ctx *ctx, struct acdc_flow *f,
 static ACDC_NOINLINE void
 note_told(struct acdc_flow *f, const struct acdc_pkt *p, bool near)
 {
-    uint32_t edge = p->ack + ((uint32_t) acdc_pkt_window(p) << f->out_wscale);
+    struct acdc_flow_in *in = acdc_flow_in(f);
+    uint32_t edge = p->ack + ((uint32_t) acdc_pkt_window(p) << in->out_wscale);
 
     if ((f->flags & ACDC_F_EDGE) && (p->tcp_flags & ACDC_TCP_ACK) && near) {
-        raise_edge(&f->right_edge, edge, true);
+        raise_edge(&in->right_edge, edge, true);
     }
 }
 
@@ -576,26 +596,26 @@ is_usual(const struct acdc_flow *f, const struct acdc_pkt *p)
                            | ACDC_F_DOUBT | ACDC_F_BEHIND
                            | ACDC_F_SACK_LOSS)) == flags
            && f->state == ACDC_FLOW_ESTABLISHED && !f->bad_feedback
-           && !f->dupacks && f->law.alg != ACDC_ALG_NONE;
+           && !f->dupacks;
 }
 
 /* The window field for the guest. */
 static ACDC_ALWAYS_INLINE uint16_t
 usual_window(struct acdc_ctx *ctx, struct acdc_flow *f,
-             const struct acdc_pkt *p)
+             struct acdc_flow_in *in, const struct acdc_pkt *p)
 {
-    uint32_t own = peer_window(f, p, true, true);
-    uint16_t field = window_field(f, true, own, f->out_wscale, 0);
+    uint32_t own = peer_window(f, in, p, true, true);
+    uint16_t field = window_field(f, in, true, own, in->out_wscale, 0);
 
-    f->out_window = field;
-    note_offer(ctx, f, p->ack, (uint32_t) field << f->out_wscale, own, true);
+    in->out_window = field;
+    note_offer(ctx, f, in, p->ack, (uint32_t) field << in->out_wscale, own, true);
     return field;
 }
 
 /* False, with nothing changed, if 'p' is not such an ACK or may not be
  * written. */
 static ACDC_ALWAYS_INLINE bool
-usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
+usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
           const struct acdc_params *params, struct acdc_pkt *p)
 {
     uint32_t ack = p->ack;
@@ -609,36 +629,36 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
     if ((p->opt_flags & ~(unsigned int) ACDC_O_TIMESTAMP) != ACDC_O_FEEDBACK
         || p->fb_ofs != ACDC_TCP_HLEN
         || (acdc_pkt_reserved(p) & ACDC_RES_FACK)
-        || acked - 1 >= flight || flight > ACDC_WINDOW_MAX
+        || acked - 1 >= flight || flight >= ACDC_WINDOW_MAX
         || !seq_plausible(p->seq, f->rcv_nxt)) {
         return false;
     }
     acdc_pkt_get_feedback(p, &ce, &total);
-    new_total = total - f->fb_total;
-    new_ce = ce - f->fb_ce;
-    if (seq_before(total, f->fb_total) || seq_after(total, f->tx_total)
+    new_total = total - in->fb_total;
+    new_ce = ce - in->fb_ce;
+    if (seq_before(total, in->fb_total) || seq_after(total, f->tx_total)
         || new_ce > new_total || !acdc_pkt_make_writable(p)) {
         return false;
     }
 
     ACDC_COUNT(ctx, PACK_RECEIVED, 1);
-    f->fb_total = total;
-    f->fb_ce = ce;
-    f->silent = 0;
+    in->fb_total = total;
+    in->fb_ce = ce;
+    in->silent = 0;
     f->snd_una = ack;
     f->active = (uint16_t) ctx->now_ms;
     if (f->flags & ACDC_F_RTT_PENDING) {
         sample_rtt(ctx, f, params, ack);
     }
     if (ack == f->snd_nxt) {
-        f->lost = (uint16_t) (f->tx_total - total);
+        in->lost = lost_units(f->tx_total - total);
     }
     if (new_ce
-        || !acdc_law_usual_ack(&f->law, params, f->mss, ack, f->snd_nxt,
-                               acked, new_total)) {
+        || !acdc_law_usual_ack(&in->law, params, f->mss, ack, f->snd_nxt,
+                               acked, flight, new_total)) {
         give_to_law(ctx, f, params, acked, new_ce, new_total);
     }
-    window = usual_window(ctx, f, p);
+    window = usual_window(ctx, f, in, p);
     ecn = ecn_for_guest(p, &marked);
     if (marked) {
         ACDC_COUNT(ctx, CE_PACKETS, 1);
@@ -651,7 +671,8 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
 
 /* The same for data, where the guest has nothing in flight. */
 static ACDC_ALWAYS_INLINE bool
-usual_data(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
+usual_data(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
+           struct acdc_pkt *p)
 {
     uint16_t window;
     uint8_t ecn;
@@ -666,7 +687,7 @@ usual_data(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     ecn = ecn_for_guest(p, &ce);
     count_received(ctx, f, p, ce);
     f->rcv_nxt += p->payload;
-    window = usual_window(ctx, f, p);
+    window = usual_window(ctx, f, in, p);
     acdc_pkt_undress(p, ecn, window);
     return true;
 }
@@ -676,6 +697,7 @@ static ACDC_NOINLINE void
 ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
                  const struct acdc_params *params, struct acdc_pkt *p)
 {
+    struct acdc_flow_in *in = acdc_flow_in(f);
     bool duplicate = false, update = false;
     enum report report = REPORT_NONE;
     uint32_t d_ce = 0, d_total = 0;
@@ -722,7 +744,7 @@ ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
             if (report == REPORT_GOOD && !(f->flags & ACDC_F_CAPABLE)) {
                 /* It speaks again. */
                 acdc_flow_set_counted(ctx, f, true);
-                acdc_law_switch(&f->law, acdc_flow_algorithm(f, params));
+                acdc_law_switch(&in->law, acdc_flow_algorithm(f, params));
             }
         }
         /* First, as a processor waits where it copies what it just wrote. */
@@ -756,7 +778,7 @@ ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
             return;
         }
         if (!enforce(ctx, f, acdc_flow_enforced(f, params), p,
-                     peer_window(f, p, near, f->flags & ACDC_F_EDGE), near,
+                     peer_window(f, in, p, near, f->flags & ACDC_F_EDGE), near,
                      false, duplicate, update)) {
             p->verdict = ACDC_DROP;
             return;
@@ -799,13 +821,14 @@ static ACDC_ALWAYS_INLINE void
 ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 {
     const struct acdc_params *params = acdc_flow_params(ctx, f);
+    struct acdc_flow_in *in = acdc_flow_in(f);
 
     acdc_flow_see(ctx, f);
     ACDC_COUNT(ctx, INGRESS_PACKETS, 1);
     ACDC_COUNT(ctx, INGRESS_BYTES, p->payload);
     if (!is_usual(f, p)
-        || !(p->payload ? usual_data(ctx, f, p)
-                        : usual_ack(ctx, f, params, p))) {
+        || !(p->payload ? usual_data(ctx, f, in, p)
+                        : usual_ack(ctx, f, in, params, p))) {
         ingress_stepwise(ctx, f, params, p);
         acdc_pkt_finish(p);
     }
@@ -837,8 +860,9 @@ acdc_ingress(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n)
     struct acdc_pkt *end = pkts + n;
     struct acdc_pkt *p;
 
+    acdc_table_find(ctx, pkts, n, ACDC_INGRESS);
     for (p = pkts; p < end; p++) {
-        acdc_table_find_ahead(p, end);
+        acdc_table_find_ahead(p, end, ACDC_INGRESS);
         if (p->ip_version) {
             ingress(ctx, p);
         }

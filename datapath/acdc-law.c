@@ -119,7 +119,9 @@ acdc_law_ack(struct acdc_law *l, const struct acdc_law_env *e,
     if (l->alg == ACDC_ALG_DCTCP) {
         acdc_dctcp_note_report(l, ce, total);
     }
-    flight = acdc_law_note_ack(l, e->params, e->snd_una, e->snd_nxt, acked);
+    flight = acdc_law_note_ack(l, e->params, e->snd_una, e->snd_nxt, acked,
+                               acdc_law_flight(e->snd_nxt - e->snd_una
+                                               + acked));
 
     if (ce && !l->in_cut) {
         cut(l, e, ACDC_CAUSE_ECN);

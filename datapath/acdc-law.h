@@ -252,13 +252,12 @@ void acdc_law_end_round(struct acdc_law *, const struct acdc_params *,
                         uint32_t snd_una, uint32_t snd_nxt);
 
 /* What every ACK does, whatever becomes of the window and once its report is
- * noted: see acdc_law_ack().  Returns the most that was in flight in its round, which may be over. */
+ * noted: see acdc_law_ack().  'flight', in units, is what was in flight before.  Returns the most that was in flight in its round, which may be over. */
 static inline uint32_t
 acdc_law_note_ack(struct acdc_law *l, const struct acdc_params *params,
-                  uint32_t snd_una, uint32_t snd_nxt, uint32_t acked)
+                  uint32_t snd_una, uint32_t snd_nxt, uint32_t acked,
+                  uint32_t flight)
 {
-    uint32_t flight = acdc_law_flight(snd_nxt - snd_una + acked);
-
     if (flight > l->flight_max) {
         l->flight_max = flight;
     }
@@ -273,19 +272,21 @@ acdc_law_note_ack(struct acdc_law *l, const struct acdc_params *params,
 /* acdc_law_ack() for what most ACKs of a flow of DCTCP are: for new data and
  * without marks.  'params', 'mss', 'snd_una' and 'snd_nxt' as in struct
  * acdc_law_env, which these ACKs do not need whole.  False, with nothing
- * changed, if it is not one of these, and acdc_law_ack() is to be asked. */
+ * changed, if it is not one of these, and acdc_law_ack() is to be asked.
+ * 'flight' was in flight before, bytes, less than ACDC_WINDOW_MAX. */
 static inline bool
 acdc_law_usual_ack(struct acdc_law *l, const struct acdc_params *params,
                    uint32_t mss, uint32_t snd_una, uint32_t snd_nxt,
-                   uint32_t acked, uint32_t total)
+                   uint32_t acked, uint32_t flight, uint32_t total)
 {
-    uint32_t flight, cap;
+    uint32_t cap;
 
     if (l->alg != ACDC_ALG_DCTCP || l->timed_out) {
         return false;
     }
     acdc_dctcp_note_report(l, 0, total);
-    flight = acdc_law_note_ack(l, params, snd_una, snd_nxt, acked);
+    flight = acdc_law_note_ack(l, params, snd_una, snd_nxt, acked,
+                               flight / ACDC_FLIGHT_UNIT);
     if (!l->in_cut && acdc_law_is_limited(l, flight)) {
         acked = acdc_law_slow_start(l, acked);
         if (acked) {

@@ -17,7 +17,7 @@ enum {
     ACDC_O_SACK = 1 << 3,
     ACDC_O_TIMESTAMP = 1 << 4,
     ACDC_O_FEEDBACK = 1 << 5,       /* A whole, first one of ours.  For its value
-                                     * see acdc_flow_prefetch(). */
+                                     * see acdc_flow_prefetch_in(). */
     ACDC_O_CAPABILITY = 1 << 6,     /* Likewise. */
     ACDC_O_OTHER = 1 << 7,          /* Our ExID, but repeated or malformed. */
     ACDC_O_OURS = ACDC_O_CAPABILITY | ACDC_O_FEEDBACK | ACDC_O_OTHER,

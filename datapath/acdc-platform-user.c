@@ -8,6 +8,11 @@
 
 #include "acdc-platform.h"
 
+/* Not everywhere. */
+#ifndef MAP_NORESERVE
+#define MAP_NORESERVE 0
+#endif
+
 #ifdef ACDC_ARENA
 char *acdc_arena;
 
@@ -19,7 +24,9 @@ acdc_arena_reserve(void)
 
     pthread_mutex_lock(&mutex);
     if (!acdc_arena) {
-        void *p = mmap(NULL, ACDC_ARENA_SIZE + ACDC_ARENA_ALIGN, PROT_NONE,
+        const size_t size = ACDC_ARENA_ALIGN + ACDC_ARENA_SIZE
+                            + ACDC_ARENA_SIZE6;
+        void *p = mmap(NULL, size, PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
         if (p != MAP_FAILED) {
@@ -30,6 +37,8 @@ acdc_arena_reserve(void)
             /* Zeros, see acdc_nil(). */
             if (!mprotect(begin, ACDC_ARENA_ALIGN, PROT_READ)) {
                 acdc_arena = begin;
+            } else {
+                munmap(p, size);
             }
         }
     }

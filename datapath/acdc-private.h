@@ -35,8 +35,11 @@ enum {
                                      * time for reassembly). */
     ACDC_CLOCK_SKEW_MS = 60000,     /* More than threads' clocks differ, less
                                      * than 2^31 ms less idle_timeout. */
-    ACDC_ACTIVE_SKEW_MS = 1000,     /* Likewise, where milliseconds have 16
+    ACDC_ACTIVE_SKEW_MS = 4000,     /* Likewise, where milliseconds have 16
                                      * bits. */
+    ACDC_BEGIN = 1 << 17,           /* Bytes, of a connection whose SYN or
+                                     * SYN-ACK may be sent again: what TCP Fast
+                                     * Open has in its first round trip. */
     ACDC_INACTIVE_MS = 30000,       /* Longer than any RTO that the engine
                                      * estimates. */
     ACDC_EVICT_SCAN = 256,          /* Flows looked at to make room for one. */
@@ -44,6 +47,8 @@ enum {
     ACDC_DUPACKS_MAX = 7,
     ACDC_PENDING_MAX = 0xffff,
     ACDC_SILENT_MAX = 0xffff,
+    ACDC_SILENT_UNIT = 64,      /* Bytes, of acdc_flow_in.silent. */
+    ACDC_LOST_UNIT = 16,        /* Likewise of 'lost'. */
     ACDC_PROMPT_ACKS = 24,      /* So many in a row show a far guest that does
                                  * not delay them: more than the 16 segments
                                  * after a handshake for which Linux does not
@@ -57,8 +62,9 @@ enum {
 
 /* acdc_flow.flags. */
 enum {
-    ACDC_F_PLAIN = 1 << 0,          /* The parameters in force enforce, without
-                                     * small windows. */
+    ACDC_F_PLAIN = 1 << 0,          /* The parameters in force have the window of
+                                     * a capable flow enforced, and not a small
+                                     * one. */
     ACDC_F_DEAD = 1 << 1,           /* Unlinked: touch nothing but the lock. */
     ACDC_F_OFFERED = 1 << 2,        /* We sent the capability, once. */
     ACDC_F_PEER = 1 << 3,           /* The other end sent it, once. */
@@ -101,10 +107,13 @@ enum {
 };
 
 /* One connection of one port.  There may be millions: numbers have as many bits
- * as they need, and what is not needed at the same time shares memory.
+ * as they need, what is not needed at the same time shares memory, and it is in
+ * two parts (see acdc_flow_in()).
  *
- * Seldom written is what is most often to be what it is already: it is looked
- * at before. */
+ * This one is all that a packet from the guest needs, but for one in a round-trip
+ * time, and all that both directions write with each packet: 64 bytes in
+ * userspace, a cache line, so that where the directions are on different
+ * processors a single one goes to and fro. */
 struct acdc_flow {
     /* Found by, immutable but for 'next' (table lock, RCU). */
     acdc_link next;
@@ -113,29 +122,20 @@ struct acdc_flow {
     uint32_t addrs[2];          /* be.  Likewise of IPv4.  IPv6: a hash of those
                                  * in struct acdc_flow6.  See
                                  * acdc_flow_addrs(). */
-    acdc_lock_t lock;
+    acdc_lock_t lock;           /* In a word with nothing that compilers would
+                                 * ask for at once with 'flags'. */
 
-    /* All that follows but 'port_key': 'lock'. */
-    uint8_t prompt_acks : 5;    /* Of one segment, in a row, up to
-                                 * ACDC_PROMPT_ACKS, see
-                                 * acdc_flow_is_prompt(). */
-    uint8_t n_syns : 2;         /* Transmissions of the guest's SYN. */
+    /* All that follows but 'port_key', and of the other part: 'lock'. */
+    uint8_t state : 3;          /* enum acdc_flow_state. */
+    uint8_t bad_feedback : 2;   /* Impossible reports in a row. */
+    uint8_t dupacks : 3;
     uint16_t port_key;          /* acdc_port.idx times 2, plus 1: IPv6.  Found
                                  * by, immutable. */
-    uint32_t flags;             /* ACDC_F_*. */
     uint16_t mss;               /* Smaller of both MSS options. */
     uint16_t policy_gen;        /* Of the policy 'rule' comes from. */
+    uint32_t flags;             /* ACDC_F_*. */
     uint32_t seen : 23;         /* Last packet, see acdc_flow_idle_ms(). */
     int32_t rule : 9;           /* -1: the tenant's own parameters. */
-    uint32_t srtt_us8 : 24;     /* Smoothed round-trip time, RFC 6298,
-                                 * microseconds times 8. */
-    uint32_t state : 3;         /* enum acdc_flow_state. */
-    uint32_t dupacks : 3;
-    uint32_t bad_feedback : 2;  /* Impossible reports in a row. */
-    uint32_t rtt_us : 24;       /* When what is timed was sent. */
-    uint32_t peer_wscale : 4;   /* The peer's windows. */
-    uint32_t out_wscale : 4;    /* What the guest believes that is. */
-
     union {
         struct acdc_rcu rcu;    /* When dead. */
         struct {
@@ -144,19 +144,31 @@ struct acdc_flow {
             uint32_t snd_nxt;
             uint32_t tx_total;  /* Payload bytes sent, with
                                  * retransmissions. */
-            uint32_t right_edge;        /* Highest ever offered to the
-                                         * guest. */
             uint32_t peer_edge; /* Highest ever offered by the peer. */
             /* Receiver side: data to the guest. */
             uint32_t rcv_nxt;   /* Highest seen. */
+            uint32_t rx_total;  /* Payload bytes. */
         };
     };
-    uint32_t rx_total;          /* Payload bytes. */
-    uint32_t rx_ce;             /* Of these, marked. */
+    uint32_t rx_ce;             /* Of rx_total, marked. */
     uint16_t rx_pending;        /* Payload bytes since the last feedback sent,
                                  * up to ACDC_PENDING_MAX. */
     uint16_t active;            /* Milliseconds.  Data of the guest sent or
                                  * acknowledged, see acdc_flow_inactive_ms(). */
+};
+
+/* The other part: what packets to the guest need.  56 bytes. */
+struct acdc_flow_in {
+    uint32_t srtt_us8 : 24;     /* Smoothed round-trip time, RFC 6298,
+                                 * microseconds times 8. */
+    uint32_t n_syns : 2;        /* Transmissions of the guest's SYN. */
+    uint32_t prompt_acks : 5;   /* Of one segment, in a row, up to
+                                 * ACDC_PROMPT_ACKS, see
+                                 * acdc_flow_is_prompt(). */
+    uint32_t rtt_us : 24;       /* When what is timed was sent. */
+    uint32_t peer_wscale : 4;   /* The peer's windows. */
+    uint32_t out_wscale : 4;    /* What the guest believes that is. */
+    uint32_t right_edge;        /* Highest ever offered to the guest. */
     uint16_t peer_window;       /* Window field of the last ACK, raw, ... */
     uint16_t out_window;        /* ... and as the guest got it. */
     struct acdc_law law;        /* Only ACKs need what is behind 'wnd', and
@@ -165,21 +177,17 @@ struct acdc_flow {
     union {
         uint32_t irs;           /* In the handshake: of the peer. */
         struct {                /* After it: */
-            uint16_t silent;    /* Segments acknowledged since the last
-                                 * feedback got. */
-            uint16_t lost;      /* Payload bytes sent and never received, when
-                                 * last known. */
+            uint16_t silent;    /* Acknowledged since the last feedback got,
+                                 * up to ACDC_SILENT_MAX. */
+            uint16_t lost;      /* Payload sent and never received, when last
+                                 * known. */
         };
     };
 };
 
-/* Most packets but ACKs with feedback need no more than this of it. */
-#define ACDC_FLOW_USUAL_BYTES \
-    (offsetof(struct acdc_flow, law) + offsetof(struct acdc_law, round_end))
-
+/* And a third one of IPv6: its addresses, be. */
 struct acdc_flow6 {
-    struct acdc_flow flow;
-    uint8_t laddr[16], raddr[16];       /* be */
+    uint8_t laddr[16], raddr[16];
 };
 
 /* Policy: immutable, replaced as a whole. */
@@ -296,6 +304,26 @@ static inline bool
 acdc_flow_is_v6(const struct acdc_flow *f)
 {
     return f->port_key & 1;
+}
+
+static inline struct acdc_flow_in *
+acdc_flow_in(const struct acdc_flow *f)
+{
+#ifdef ACDC_ARENA
+    return acdc_arena_in(f);
+#else
+    return (struct acdc_flow_in *) (f + 1);
+#endif
+}
+
+static inline struct acdc_flow6 *
+acdc_flow6(const struct acdc_flow *f)
+{
+#ifdef ACDC_ARENA
+    return acdc_arena6(f);
+#else
+    return (struct acdc_flow6 *) (acdc_flow_in(f) + 1);
+#endif
 }
 
 /* For people. */
@@ -479,7 +507,9 @@ acdc_flow_inactive_ms(const struct acdc_flow *f, uint32_t now_ms)
 }
 
 /* What a flow must not remember for too long: to be called every 30 s, of a flow
- * that gets no packets as well.  'policy' is its tenant's. */
+ * that gets no packets as well.  'policy' is its tenant's.  Where the sweeper takes
+ * longer, with more than some 8 million flows, one that was inactive for 65 s may
+ * seem to be active, and miss the restart after idle. */
 static inline void
 acdc_flow_forget(struct acdc_flow *f, const struct acdc_policy *policy,
                  uint32_t now_ms)
@@ -527,7 +557,9 @@ acdc_params_police(const struct acdc_params *params)
 static inline bool
 acdc_flow_enforced(const struct acdc_flow *f, const struct acdc_params *params)
 {
-    return acdc_params_enforce(params) && f->law.alg != ACDC_ALG_NONE
+    struct acdc_flow_in *in = acdc_flow_in(f);
+
+    return acdc_params_enforce(params) && in->law.alg != ACDC_ALG_NONE
            && (f->flags & ACDC_F_LAW);
 }
 
@@ -543,19 +575,22 @@ acdc_flow_marked(const struct acdc_flow *f, const struct acdc_params *params)
 static inline bool
 acdc_flow_is_prompt(const struct acdc_flow *f)
 {
-    return f->prompt_acks == ACDC_PROMPT_ACKS;
+    struct acdc_flow_in *in = acdc_flow_in(f);
+
+    return in->prompt_acks == ACDC_PROMPT_ACKS;
 }
 
 static inline void
 acdc_flow_env(const struct acdc_ctx *ctx, const struct acdc_flow *f,
               const struct acdc_params *params, struct acdc_law_env *env)
 {
+    struct acdc_flow_in *in = acdc_flow_in(f);
     env->params = params;
     env->mss = f->mss;
     env->snd_una = f->snd_una;
     env->snd_nxt = f->snd_nxt;
     env->now_ms = ctx->now_ms;
-    env->srtt_us = f->srtt_us8 / 8;
+    env->srtt_us = in->srtt_us8 / 8;
     env->one_segment = params->small_windows && acdc_flow_is_prompt(f)
                        && (f->flags & ACDC_F_SOLICITED);
     /* Of 'basis' guests know nothing. */
@@ -570,9 +605,11 @@ acdc_flow_env(const struct acdc_ctx *ctx, const struct acdc_flow *f,
 static inline void
 acdc_flow_time(const struct acdc_ctx *ctx, struct acdc_flow *f, uint32_t seq)
 {
+    struct acdc_flow_in *in = acdc_flow_in(f);
+
     f->flags |= ACDC_F_RTT_PENDING;
-    f->rtt_us = ctx->now_us & 0xffffff;
-    f->law.cut_end = seq;
+    in->rtt_us = ctx->now_us & 0xffffff;
+    in->law.cut_end = seq;
 }
 
 static inline void
@@ -588,26 +625,38 @@ acdc_flow_in_handshake(const struct acdc_flow *f)
 }
 
 /* Whether 'seq' is the ISS of the guest, for a SYN or SYN-ACK sent again.  After
- * the handshake that is as good as known: at most the data of its SYN is
- * acknowledged while it knows of no answer. */
+ * the handshake it is not known, but that a new one is as near, 2^17 of 2^32, is
+ * unlikely. */
 static inline bool
 acdc_flow_is_iss(const struct acdc_flow *f, uint32_t seq)
 {
     return acdc_flow_in_handshake(f) ? seq == f->snd_una
-                                     : f->snd_una - (seq + 1) <= f->mss;
+                                     : f->snd_una - seq <= ACDC_BEGIN;
 }
 
 /* Likewise of the peer. */
 static inline bool
 acdc_flow_is_irs(const struct acdc_flow *f, uint32_t seq)
 {
-    return acdc_flow_in_handshake(f) ? seq == f->irs
-                                     : f->rcv_nxt - (seq + 1) <= f->mss;
+    struct acdc_flow_in *in = acdc_flow_in(f);
+
+    return acdc_flow_in_handshake(f) ? seq == in->irs
+                                     : f->rcv_nxt - seq <= ACDC_BEGIN;
 }
 
 void acdc_flow_start_law(const struct acdc_ctx *, struct acdc_flow *,
                          const struct acdc_params *);
 uint32_t acdc_flow_rto_ms(const struct acdc_flow *);
+
+/* Whether the guest's retransmission timer has expired. */
+static inline bool
+acdc_flow_is_overdue(const struct acdc_ctx *ctx, const struct acdc_flow *f)
+{
+    uint32_t inactive = acdc_flow_inactive_ms(f, ctx->now_ms);
+
+    return inactive >= ACDC_RTO_MIN_MS && inactive >= acdc_flow_rto_ms(f);
+}
+
 /* The far guest delayed an ACK of a window below two segments, or so it seems:
  * from here on there is none. */
 void acdc_flow_note_delay(struct acdc_ctx *, struct acdc_flow *,
@@ -616,7 +665,9 @@ void acdc_flow_note_delay(struct acdc_ctx *, struct acdc_flow *,
 static inline bool
 acdc_flow_is_small(const struct acdc_flow *f)
 {
-    return acdc_flow_is_prompt(f) && f->law.wnd < 2u * f->mss;
+    struct acdc_flow_in *in = acdc_flow_in(f);
+
+    return acdc_flow_is_prompt(f) && in->law.wnd < 2u * f->mss;
 }
 
 /* The guest's retransmission timer expired, and not for nothing. */

@@ -16,12 +16,16 @@ struct acdc_flow acdc_no_flow;
 
 /* acdc_flow.rule. */
 ACDC_STATIC_ASSERT(ACDC_RULES_MAX <= 256);
-/* Two cache lines in the kernel, and less than that elsewhere. */
+/* See struct acdc_flow.  In the kernel both parts are two cache lines. */
 #if defined ACDC_ARENA
-ACDC_STATIC_ASSERT(sizeof(struct acdc_flow) == 120);
+ACDC_STATIC_ASSERT(sizeof(struct acdc_flow) == ACDC_FLOW);
+ACDC_STATIC_ASSERT(sizeof(struct acdc_flow_in) == ACDC_FLOW_IN);
+ACDC_STATIC_ASSERT(sizeof(struct acdc_flow6) == ACDC_FLOW6);
 #elif defined __KERNEL__ && !defined CONFIG_DEBUG_SPINLOCK \
-    && !defined CONFIG_DEBUG_LOCK_ALLOC && !defined CONFIG_PREEMPT_RT
-ACDC_STATIC_ASSERT(sizeof(struct acdc_flow) == 128);
+    && !defined CONFIG_DEBUG_LOCK_ALLOC && !defined CONFIG_PREEMPT_RT \
+    && defined CONFIG_64BIT
+ACDC_STATIC_ASSERT(sizeof(struct acdc_flow) + sizeof(struct acdc_flow_in)
+                   == 128);
 #endif
 
 /* Twice as many as flows: another flow's cache line on the way to the right one
@@ -37,24 +41,22 @@ buckets_for(uint32_t max_flows)
     return n;
 }
 
-/* So far a flow is looked at to know how old it is. */
-#define AGED_BYTES offsetof(struct acdc_flow, law)
-
-/* For who goes through the buckets and is at 'hand': fetches the first 'size'
- * bytes of a flow that it will look at after some more. */
+/* For who goes through the buckets and is at 'hand': fetches a flow that it will
+ * look at after some more, with its other part if 'whole'. */
 static void
-prefetch_ahead(const struct acdc_table *t, uint32_t hand, size_t size)
+prefetch_ahead(const struct acdc_table *t, uint32_t hand, bool whole)
 {
     const struct acdc_flow *f
         = acdc_link_load(&t->buckets[(hand + 16) & t->mask]);
-    size_t ofs;
 
     if (f) {
-        for (ofs = 0; ofs < size - 1; ofs += ACDC_CACHE_LINE) {
-            ACDC_PREFETCH((const char *) f + ofs);
+        ACDC_PREFETCH(f);
+        if (whole) {
+            const char *in = (const char *) acdc_flow_in(f);
+
+            ACDC_PREFETCH(in);
+            ACDC_PREFETCH(in + sizeof(struct acdc_flow_in) - 1);
         }
-        /* It may begin anywhere in a cache line. */
-        ACDC_PREFETCH((const char *) f + size - 1);
     }
 }
 
@@ -68,7 +70,16 @@ free_host_memory(struct acdc_rcu *rcu)
 static void
 free_flow(struct acdc_rcu *rcu)
 {
-    acdc_host_free_flow((char *) rcu - offsetof(struct acdc_flow, rcu));
+    char *flow = (char *) rcu - offsetof(struct acdc_flow, rcu);
+
+    acdc_host_free_flow((struct acdc_flow *) (void *) flow);
+}
+
+static size_t
+flow_size(bool v6)
+{
+    return sizeof(struct acdc_flow) + sizeof(struct acdc_flow_in)
+           + (v6 ? sizeof(struct acdc_flow6) : 0);
 }
 
 static uint32_t
@@ -113,7 +124,7 @@ move_flows(struct acdc *a, struct acdc_table *old, struct acdc_table *new)
     while (i <= old->mask) {
         acdc_lock(&a->lock);
         do {
-            prefetch_ahead(old, i, offsetof(struct acdc_flow, port_key) + 2);
+            prefetch_ahead(old, i, false);
             move_bucket(a, &old->buckets[i], new);
         } while (++i <= old->mask && i % MOVED_AT_ONCE);
         acdc_unlock(&a->lock);
@@ -191,7 +202,7 @@ bool
 acdc_flow_equals6(const struct acdc_ctx *ctx, const struct acdc_flow *f,
                   const struct acdc_pkt *p)
 {
-    const struct acdc_flow6 *f6 = (const struct acdc_flow6 *) f;
+    const struct acdc_flow6 *f6 = acdc_flow6(f);
     const uint8_t *local, *remote;
 
     if (f->port_key != (ctx->port_key | 1)) {
@@ -245,7 +256,7 @@ acdc_flow_ends(const struct acdc_flow *f, struct acdc_end *local,
     local->port = acdc_get16(ports);
     remote->port = acdc_get16(ports + 2);
     if (acdc_flow_is_v6(f)) {
-        const struct acdc_flow6 *f6 = (const struct acdc_flow6 *) f;
+        const struct acdc_flow6 *f6 = acdc_flow6(f);
 
         memcpy(local->addr, f6->laddr, 16);
         memcpy(remote->addr, f6->raddr, 16);
@@ -286,11 +297,13 @@ void
 acdc_flow_set_state(const struct acdc_ctx *ctx, struct acdc_flow *f,
                     enum acdc_flow_state state)
 {
+    struct acdc_flow_in *in = acdc_flow_in(f);
+
     if (f->state != state) {
         count_state(ctx->tenant, (enum acdc_flow_state) f->state, -1);
         if (acdc_flow_in_handshake(f) && !is_half_open(state)) {
             /* They share memory with irs. */
-            f->silent = f->lost = 0;
+            in->silent = in->lost = 0;
         }
         f->state = (unsigned int) state & 7;
         count_state(ctx->tenant, state, 1);
@@ -446,7 +459,7 @@ evict_locked(const struct acdc_ctx *ctx)
                         && n_buckets < 16 * ACDC_EVICT_SCAN; n_buckets++) {
         struct acdc_flow *f;
 
-        prefetch_ahead(t, a->evict_hand, AGED_BYTES);
+        prefetch_ahead(t, a->evict_hand, false);
         for (f = acdc_link_load(&t->buckets[a->evict_hand & t->mask]); f;
              f = acdc_link_load(&f->next)) {
             int rank = evict_rank(ctx, f, share);
@@ -502,7 +515,7 @@ acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
         *why = ACDC_C_UNTOUCHED_HALF_OPEN;
         return NULL;
     }
-    f = acdc_host_alloc_flow(v6 ? sizeof(struct acdc_flow6) : sizeof *f);
+    f = acdc_host_alloc_flow(flow_size(v6), v6);
     if (!f) {
         *why = ACDC_C_UNTOUCHED_MEMORY;
         return NULL;
@@ -517,7 +530,7 @@ acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
     f->state = ctx->dir == ACDC_EGRESS ? ACDC_FLOW_SYN_SENT
                                        : ACDC_FLOW_SYN_RECEIVED;
     if (v6) {
-        struct acdc_flow6 *f6 = (struct acdc_flow6 *) f;
+        struct acdc_flow6 *f6 = acdc_flow6(f);
         const uint8_t *local, *remote;
 
         addresses6(ctx, p, &local, &remote);
@@ -613,7 +626,7 @@ acdc_sweep(struct acdc *a, uint64_t now, uint32_t budget)
         struct acdc_flow *f, *next;
 
         acdc_read_lock();
-        prefetch_ahead(t, a->sweep_hand, AGED_BYTES);
+        prefetch_ahead(t, a->sweep_hand, false);
         for (f = acdc_link_load(&t->buckets[a->sweep_hand]); f; f = next) {
             bool closed;
 
@@ -661,6 +674,7 @@ static bool
 flow_info(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
           struct acdc_flow_info *fi)
 {
+    struct acdc_flow_in *in = acdc_flow_in(f);
     const struct acdc_port *port = acdc_flow_port(a, f);
     const struct acdc_tenant *tenant = port->owner;
     const struct acdc_policy *policy = acdc_ptr_load(&tenant->policy);
@@ -687,29 +701,29 @@ flow_info(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
     params = acdc_policy_params(policy, fi->rule);
     fi->ip_version = acdc_flow_is_v6(f) ? 6 : 4;
     fi->state = f->state;
-    fi->algorithm = (uint8_t) f->law.alg;
+    fi->algorithm = (uint8_t) in->law.alg;
     fi->mode = params->mode;
     fi->capable = f->flags & ACDC_F_CAPABLE;
     fi->guest_ecn = f->flags & ACDC_F_GUEST_ECN;
     fi->sack = (f->flags & ACDC_F_SACK_GUEST) && (f->flags & ACDC_F_SACK_PEER);
-    fi->rescaled = f->peer_wscale != f->out_wscale;
+    fi->rescaled = in->peer_wscale != in->out_wscale;
     fi->wscale_local = acdc_flow_guest_wscale(f);
-    fi->wscale_remote = f->peer_wscale;
+    fi->wscale_remote = in->peer_wscale;
     fi->mss = f->mss;
     fi->beta = params->beta;
-    fi->alpha = acdc_law_alpha(&f->law);
-    fi->window = f->law.wnd;
-    fi->ssthresh = acdc_law_ssthresh(&f->law);
-    fi->srtt_us = f->srtt_us8 / 8;
+    fi->alpha = acdc_law_alpha(&in->law);
+    fi->window = in->law.wnd;
+    fi->ssthresh = acdc_law_ssthresh(&in->law);
+    fi->srtt_us = in->srtt_us8 / 8;
     fi->rx_total = f->rx_total;
     fi->rx_ce = f->rx_ce;
     fi->idle_ms = acdc_flow_idle_ms(f, now_ms);
-    fi->offered = (uint32_t) f->out_window << f->out_wscale;
+    fi->offered = (uint32_t) in->out_window << in->out_wscale;
     fi->in_flight = f->snd_nxt - f->snd_una;
     fi->snd_una = f->snd_una;
     fi->snd_nxt = f->snd_nxt;
-    fi->fb_total = f->fb_total;
-    fi->fb_ce = f->fb_ce;
+    fi->fb_total = in->fb_total;
+    fi->fb_ce = in->fb_ce;
     acdc_unlock(&f->lock);
     return true;
 }
@@ -733,7 +747,7 @@ acdc_dump(const struct acdc *a, uint64_t *cursor, uint64_t now,
         struct acdc_flow *f;
         uint32_t i = 0;
 
-        prefetch_ahead(t, bucket, sizeof *f);
+        prefetch_ahead(t, bucket, true);
         for (f = acdc_link_load(&t->buckets[bucket]); f && n < max;
              f = acdc_link_load(&f->next), i++) {
             if (i >= shown && flow_info(a, f, now_ms, &flows[n])) {

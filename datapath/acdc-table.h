@@ -66,25 +66,6 @@ acdc_table_set_key(const struct acdc_ctx *ctx, struct acdc_pkt *p)
 
 /* Flows. ------------------------------------------------------------------- */
 
-/* What a packet reads and writes, see struct acdc_flow, which may begin anywhere
- * in a cache line and end in the third from there. */
-static ACDC_ALWAYS_INLINE void
-acdc_flow_prefetch(const struct acdc_flow *f, const struct acdc_pkt *p)
-{
-    uintptr_t flow = (uintptr_t) f;
-    uintptr_t last = flow + ACDC_FLOW_USUAL_BYTES - 1;
-
-    /* As good as '? :', and shorter. */
-    ACDC_BUILD_ASSERT((unsigned int) ACDC_O_FEEDBACK
-                      >= sizeof *f - ACDC_FLOW_USUAL_BYTES);
-    ACDC_PREFETCH((const void *) flow);
-    ACDC_PREFETCH((const void *) (flow + ACDC_CACHE_LINE));
-    ACDC_PREFETCH((const void *) (last + (p->opt_flags & ACDC_O_FEEDBACK)));
-    if (acdc_unlikely(p->ip_version == 6)) {
-        ACDC_PREFETCH((const void *) (flow + sizeof(struct acdc_flow6) - 1));
-    }
-}
-
 /* Stands for no flow where that saves a branch which no processor can predict:
  * may be read, leads to no other, and no packet is of it (acdc_port.idx is not
  * 0). */
@@ -115,6 +96,23 @@ acdc_flow_differs(const struct acdc_flow *f, const struct acdc_pkt *p)
     return f->ports != p->ports;
 }
 
+/* What a packet needs of a flow's other part, which may begin anywhere in a cache
+ * line: of the guest what acdc_flow_time() writes, to the guest as far as the law's
+ * window, or with feedback all of it.  'f' is in the cache or acdc_nil(). */
+static ACDC_ALWAYS_INLINE void
+acdc_flow_prefetch_in(const struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    const struct acdc_flow_in *in = acdc_flow_in(f);
+    uintptr_t last = (uintptr_t) in
+                     + offsetof(struct acdc_flow_in, law.round_end) - 1;
+
+    /* As good as '? :', and shorter. */
+    ACDC_BUILD_ASSERT(offsetof(struct acdc_flow_in, law.round_end)
+                      + ACDC_O_FEEDBACK >= sizeof(struct acdc_flow_in));
+    ACDC_PREFETCH(in);
+    ACDC_PREFETCH((const void *) (last + (p->opt_flags & ACDC_O_FEEDBACK)));
+}
+
 /* A flow comes from memory in steps: its bucket, the first flow of that, which
  * most often is the one, where it is not the second (in a full table for one in
  * five), or the third (for one in thirty).  The first two steps are done for a
@@ -132,43 +130,53 @@ acdc_table_find_first(const struct acdc_table *t, struct acdc_pkt *p)
         /* Without asking, a batch takes 2 to 4 ns a packet more at a million
          * flows, see docs/performance: prefetches must not come too fast. */
         if (p->flow != acdc_nil()) {
-            const char *f = (const char *) p->flow;
-
-            /* 'next' and 'ports' are never in two lines. */
-            ACDC_PREFETCH(f);
+            ACDC_PREFETCH(p->flow);
         }
+    } else {
+        /* As acdc_nil() has them. */
+        p->ports = p->payload = 0;
     }
 }
 
 /* Has no branch that depends on which it is: processors would mispredict it as
  * often.  It chooses by arithmetic, as gcc makes a branch of a question. */
 static ACDC_ALWAYS_INLINE void
-acdc_table_find_second(struct acdc_pkt *p)
+acdc_table_find_second(struct acdc_pkt *p, enum acdc_dir dir)
 {
-    uintptr_t first = (uintptr_t) p->flow;
-    uintptr_t next = (uintptr_t) acdc_link_follow(&p->flow->next);
-    uintptr_t other = -(uintptr_t) acdc_flow_differs(p->flow, p);
+    const struct acdc_flow *next = acdc_link_follow(&p->flow->next);
+    uintptr_t first = (uintptr_t) p->flow, other = (uintptr_t) next;
+    uintptr_t differs = acdc_flow_differs(p->flow, p);
 
-    p->flow = (struct acdc_flow *) (first ^ ((first ^ next) & other));
-    acdc_flow_prefetch(p->flow, p);
+    p->flow = (struct acdc_flow *) (first ^ ((first ^ other) & -differs));
+    ACDC_PREFETCH(p->flow);
+    if (dir == ACDC_INGRESS) {
+        acdc_flow_prefetch_in(p->flow, p);
+    }
+    if (acdc_unlikely(p->ip_version == 6)) {
+        ACDC_PREFETCH(acdc_flow6(p->flow));
+    }
 }
 
-/* Has one: it is rare. */
+/* Has one: it is rare.  And data of the guest asks whether anything is timed. */
 static ACDC_ALWAYS_INLINE void
-acdc_table_find_third(struct acdc_pkt *p)
+acdc_table_find_third(struct acdc_pkt *p, enum acdc_dir dir)
 {
     if (acdc_unlikely(acdc_flow_differs(p->flow, p))) {
         p->flow = acdc_link_follow(&p->flow->next);
-        acdc_flow_prefetch(p->flow, p);
+        ACDC_PREFETCH(p->flow);
+        acdc_flow_prefetch_in(p->flow, p);
+    } else if (dir == ACDC_EGRESS && p->payload
+               && !(acdc_hint32(&p->flow->flags) & ACDC_F_RTT_PENDING)) {
+        acdc_flow_prefetch_in(p->flow, p);
     }
 }
 
 /* Of a batch of packets that have their keys.  Sets 'flow': most likely it is
  * theirs, and by the time it is used in the cache.  The next, to be called with
  * each packet in order before it is processed, goes on. */
-static inline void
+static ACDC_ALWAYS_INLINE void
 acdc_table_find(const struct acdc_ctx *ctx, struct acdc_pkt *pkts,
-                unsigned int n)
+                unsigned int n, enum acdc_dir dir)
 {
     unsigned int i;
 
@@ -176,21 +184,22 @@ acdc_table_find(const struct acdc_ctx *ctx, struct acdc_pkt *pkts,
         acdc_table_find_first(ctx->table, &pkts[i]);
     }
     for (i = 0; i < n && i < 2 * ACDC_AHEAD; i++) {
-        acdc_table_find_second(&pkts[i]);
+        acdc_table_find_second(&pkts[i], dir);
     }
     for (i = 0; i < n && i < ACDC_AHEAD; i++) {
-        acdc_table_find_third(&pkts[i]);
+        acdc_table_find_third(&pkts[i], dir);
     }
 }
 
 static ACDC_ALWAYS_INLINE void
-acdc_table_find_ahead(struct acdc_pkt *p, const struct acdc_pkt *end)
+acdc_table_find_ahead(struct acdc_pkt *p, const struct acdc_pkt *end,
+                      enum acdc_dir dir)
 {
     if (end - p > 2 * ACDC_AHEAD) {
-        acdc_table_find_second(p + 2 * ACDC_AHEAD);
+        acdc_table_find_second(p + 2 * ACDC_AHEAD, dir);
     }
     if (end - p > ACDC_AHEAD) {
-        acdc_table_find_third(p + ACDC_AHEAD);
+        acdc_table_find_third(p + ACDC_AHEAD, dir);
     }
 }
 

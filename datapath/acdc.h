@@ -152,7 +152,7 @@ int acdc_tenant_del(struct acdc *, const char *name);
  * name is another port.
  * Returns the handle to pass to acdc_process(), valid (after the host's RCU
  * rules) until acdc_port_unbind(); NULL when there is no such tenant, no memory,
- * or there are 32768 ports. */
+ * or there are 32767 ports. */
 struct acdc_port *acdc_port_bind(struct acdc *, uint32_t port_no,
                                  const char *port_name, const char *tenant,
                                  uint32_t mtu);

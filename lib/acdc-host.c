@@ -42,16 +42,16 @@ acdc_host_free(void *p)
     acdc_slab_free(p);
 }
 
-void *
-acdc_host_alloc_flow(size_t size)
+struct acdc_flow *
+acdc_host_alloc_flow(size_t size, bool v6)
 {
-    return acdc_slab_alloc_flow(size);
+    return acdc_slab_alloc_flow(size, v6);
 }
 
 void
-acdc_host_free_flow(void *p)
+acdc_host_free_flow(struct acdc_flow *f)
 {
-    acdc_slab_free_flow(p);
+    acdc_slab_free_flow(f);
 }
 
 uint32_t

@@ -23,6 +23,11 @@
 #include "ovs-thread.h"
 #include "util.h"
 
+/* Not everywhere. */
+#ifndef MAP_NORESERVE
+#define MAP_NORESERVE 0
+#endif
+
 COVERAGE_DEFINE(acdc_slab_ready);       /* Slabs that were there when needed. */
 COVERAGE_DEFINE(acdc_slab_late);        /* Small ones instead. */
 
@@ -354,7 +359,7 @@ acdc_slab_free(void *p)
 /* AddressSanitizer sees the use of a freed flow only if each is on its own.  And
  * where addresses have 32 bits there is no room for an arena. */
 void *
-acdc_slab_alloc_flow(size_t size)
+acdc_slab_alloc_flow(size_t size, bool v6 OVS_UNUSED)
 {
     return calloc(1, size);
 }
@@ -374,29 +379,27 @@ get_spares(void)
 
 /* Slabs are aligned to SLAB_SIZE, so that a flow's address gives its slab.  Most
  * are as large, a huge page.  Where none is ready whoever needs one has a small
- * one of small pages, which the kernel has at once.  Flows follow each other
- * without gaps. */
+ * one of small pages, which the kernel has at once. */
 #define SLAB_SIZE_SMALL ((size_t) 256 << 10)
-#define FLOW_ALIGN 8
-#define FLOW_MAX 256
 
 struct slab {
     struct slab_class *class;
-    size_t mapped;              /* Bytes. */
+    size_t mapped;              /* Bytes, without the third parts of flows. */
 
     /* Guarded by the mutex of 'class'. */
     struct ovs_list node;       /* In 'class->partial' unless full. */
-    void *free;                 /* Flows freed, linked by their first word. */
-    size_t next;                /* Offset of the first flow never used. */
+    void *free;                 /* Flows freed, linked by their first words. */
+    char *next;                 /* The first flow never used. */
     size_t n_used;
 };
 
-/* Where the first flow is. */
-#define SLAB_HEADER ROUND_UP(sizeof(struct slab), CACHE_LINE_SIZE)
+/* The first group of flows has the header instead. */
+BUILD_ASSERT_DECL(sizeof(struct slab) <= ACDC_GROUP);
 
+/* Flows of IPv4, or of IPv6. */
 struct slab_class {
     struct ovs_mutex mutex;
-    size_t size;                /* Of a flow. */
+    bool v6;
     struct ovs_list partial;    /* Slabs with room. */
     struct ovs_list spares;     /* For when there is none, touched. */
     size_t n_spares;
@@ -406,11 +409,10 @@ struct slab_class {
     int numa_node;              /* Of who told it. */
 };
 
-/* Some 100,000 flows. */
+/* Some 140,000 flows. */
 #define SPARES_MAX 8
 
-/* Of these two are in use: flows of IPv4 and of IPv6. */
-static struct slab_class classes[FLOW_MAX / FLOW_ALIGN];
+static struct slab_class classes[2];
 
 static void
 slab_init(void)
@@ -420,7 +422,7 @@ slab_init(void)
     if (ovsthread_once_start(&once)) {
         for (size_t i = 0; i < ARRAY_SIZE(classes); i++) {
             ovs_mutex_init(&classes[i].mutex);
-            classes[i].size = (i + 1) * FLOW_ALIGN;
+            classes[i].v6 = i;
             ovs_list_init(&classes[i].partial);
             ovs_list_init(&classes[i].spares);
             classes[i].n_wanted = 1;
@@ -465,17 +467,40 @@ place_put(char *p)
     ovs_mutex_unlock(&places_mutex);
 }
 
-/* Gives the memory of a place back. */
-static void
-place_clear(char *p, size_t mapped)
+/* Bytes of the third parts of flows of IPv6 in 'size' bytes of a place. */
+static size_t
+size6(size_t size)
+{
+    return ROUND_UP(size / ACDC_GROUP * ACDC_GROUP6, get_page_size());
+}
+
+/* Makes 'size' bytes of the arena what nobody may access, without memory. */
+static bool
+clear(void *p, size_t size)
 {
     /* A new mapping: with mprotect() the kernel would go on to count the memory
      * as this process's, and madvise() does nothing after mlockall(). */
-    if (mmap(p, mapped, PROT_NONE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0)
-        != MAP_FAILED) {
+    return mmap(p, size, PROT_NONE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0)
+           != MAP_FAILED;
+}
+
+/* Gives the memory of a place back. */
+static void
+place_clear(char *p, size_t mapped, bool v6)
+{
+    if (clear(p, mapped) && (!v6 || clear(acdc_arena6(p), size6(mapped)))) {
         place_put(p);
     }
+}
+
+static bool
+make_writable(void *p, size_t size, int numa_node)
+{
+    /* Before there is memory: after mlockall() there is all of it at once. */
+    prefer_huge_pages(p, size);
+    prefer_numa_node(p, size, numa_node);
+    return !mprotect(p, size, PROT_READ | PROT_WRITE);
 }
 
 /* Returns a slab with 'size' bytes, zeroed, or NULL. */
@@ -488,31 +513,29 @@ slab_map(struct slab_class *class, size_t size, int numa_node)
     if (!p) {
         return NULL;
     }
-    /* Before there is memory: after mlockall() there is all of it at once. */
-    prefer_huge_pages(p, size);
-    prefer_numa_node(p, size, numa_node);
-    if (mprotect(p, size, PROT_READ | PROT_WRITE)) {
-        place_clear(p, size);
+    if (!make_writable(p, size, numa_node)
+        || (class->v6
+            && !make_writable(acdc_arena6(p), size6(size), numa_node))) {
+        place_clear(p, size, class->v6);
         return NULL;
     }
     slab = (struct slab *) (void *) p;
     slab->class = class;
     slab->mapped = size;
-    slab->next = SLAB_HEADER;
+    slab->next = p + ACDC_GROUP;
     return slab;
 }
 
 static void
 slab_unmap(struct slab *slab)
 {
-    place_clear((char *) slab, slab->mapped);
+    place_clear((char *) slab, slab->mapped, slab->class->v6);
 }
 
 static bool
 slab_is_full(const struct slab *slab)
 {
-    return (!slab->free
-            && slab->next + slab->class->size > slab->mapped);
+    return !slab->free && slab->next == (char *) slab + slab->mapped;
 }
 
 /* Returns whether there was one to get. */
@@ -534,6 +557,9 @@ get_spare(struct slab_class *class)
     slab = slab_map(class, SLAB_SIZE, numa_node);
     if (slab) {
         touch((char *) slab, get_page_size(), slab->mapped);
+        if (class->v6) {
+            touch(acdc_arena6(slab), 0, size6(slab->mapped));
+        }
     }
     ovs_mutex_lock(&class->mutex);
     if (slab) {
@@ -598,18 +624,14 @@ add_slab(struct slab_class *class)
 }
 
 void *
-acdc_slab_alloc_flow(size_t size)
+acdc_slab_alloc_flow(size_t size OVS_UNUSED, bool v6)
 {
     struct slab_class *class;
     struct slab *slab;
     void *p = NULL;
 
-    if (size > FLOW_MAX) {
-        return NULL;
-    }
-
     slab_init();
-    class = &classes[(MAX(size, 1) - 1) / FLOW_ALIGN];
+    class = &classes[v6];
     ovs_mutex_lock(&class->mutex);
     slab = (ovs_list_is_empty(&class->partial)
             ? add_slab(class)
@@ -619,20 +641,27 @@ acdc_slab_alloc_flow(size_t size)
             p = slab->free;
             slab->free = *(void **) p;
         } else {
-            p = (char *) slab + slab->next;
-            slab->next += class->size;
+            p = slab->next;
+            slab->next = acdc_arena_next(slab->next);
         }
         slab->n_used++;
         if (slab_is_full(slab)) {
             ovs_list_remove(&slab->node);
-        } else if (ovs_list_is_singleton(&class->partial)
-                   && !slab->free && slab->next > slab->mapped / 4) {
+        } else if (ovs_list_is_singleton(&class->partial) && !slab->free
+                   && slab->next - (char *) slab > slab->mapped / 4) {
             ask_for_spares(class);
         }
     }
     ovs_mutex_unlock(&class->mutex);
 
-    return p ? memset(p, 0, size) : NULL;
+    if (!p) {
+        return NULL;
+    }
+    memset(acdc_arena_in(p), 0, ACDC_FLOW_IN);
+    if (v6) {
+        memset(acdc_arena6(p), 0, ACDC_FLOW6);
+    }
+    return memset(p, 0, ACDC_FLOW);
 }
 
 void

@@ -19,9 +19,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Zeroed and aligned to 8 bytes; NULL if there is no memory.  After
- * acdc_arena_reserve(). */
-void *acdc_slab_alloc_flow(size_t);
+/* acdc_host_alloc_flow() and acdc_host_free_flow(). */
+void *acdc_slab_alloc_flow(size_t, bool v6);
 void acdc_slab_free_flow(void *);
 
 /* Anything else: zeroed, aligned to a cache line, in huge pages if it is large;

@@ -60,14 +60,14 @@ void acdc_host_free(void *p)
 	kvfree(p);
 }
 
-void *acdc_host_alloc_flow(size_t size)
+struct acdc_flow *acdc_host_alloc_flow(size_t size, bool v6)
 {
 	return kzalloc(size, GFP_ATOMIC | __GFP_NOWARN);
 }
 
-void acdc_host_free_flow(void *p)
+void acdc_host_free_flow(struct acdc_flow *f)
 {
-	kfree(p);
+	kfree(f);
 }
 
 u32 acdc_host_seed(void)

@@ -85,32 +85,43 @@ acdc_host_free(void *p)
     (void) p;
 }
 
-void *
-acdc_host_alloc_flow(size_t size)
+/* 'n' bytes of the arena. */
+static bool
+map(void *p, size_t n)
 {
-    static size_t used = ACDC_ARENA_ALIGN, usable = ACDC_ARENA_ALIGN;
-    char *p;
+    madvise(p, n, MADV_HUGEPAGE);
+    if (mprotect(p, n, PROT_READ | PROT_WRITE)) {
+        return false;
+    }
+    memset(p, 0, n);
+    return true;
+}
 
-    size = (size + 7) & ~(size_t) 7;
-    if (used + size > usable) {
-        char *chunk = acdc_arena + usable;
+struct acdc_flow *
+acdc_host_alloc_flow(size_t size, bool v6)
+{
+    static char *next, *end;
+    char *f;
 
-        madvise(chunk, CHUNK, MADV_HUGEPAGE);
-        if (mprotect(chunk, CHUNK, PROT_READ | PROT_WRITE)) {
+    (void) size;
+    if (next == end) {
+        next = end ? end : acdc_arena + ACDC_ARENA_ALIGN;
+        end = next + CHUNK;
+        if (!map(next, CHUNK)
+            || (v6 && !map(acdc_arena6(next),
+                           CHUNK / ACDC_GROUP * ACDC_GROUP6))) {
             return NULL;
         }
-        memset(chunk, 0, CHUNK);
-        usable += CHUNK;
     }
-    p = acdc_arena + used;
-    used += size;
-    return p;
+    f = next;
+    next = acdc_arena_next(next);
+    return (struct acdc_flow *) (void *) f;
 }
 
 void
-acdc_host_free_flow(void *p)
+acdc_host_free_flow(struct acdc_flow *f)
 {
-    (void) p;
+    (void) f;
 }
 
 void
@@ -593,7 +604,8 @@ main(int argc, char **argv)
         fputs("bench-engine: out of memory\n", stderr);
         return 1;
     }
-    acdc_host_alloc_flow(0);    /* So that nobody waits for the first chunk. */
+    /* So that nobody waits for the first chunk. */
+    acdc_host_alloc_flow(0, ip_hlen != ACDC_IP4_HLEN);
     handshake = set_up(port, n_flows, conns, &syn);
     acdc_stats_get(a, &stats);
     printf("{\"flows\": %u, \"batch\": %u, \"picks\": \"%s\", "

@@ -142,9 +142,9 @@ def reference(frame: bytes) -> str:
             ts, has = pos, has | 16
         elif kind == 253 and raw[2:4] == b"\xac\xdc":
             if size == 8 and not cap:
-                cap, has = pos, has | 32
+                cap, has = pos, has | 64
             elif size == 12 and not fb:
-                fb, has = pos, has | 64
+                fb, has = pos, has | 32
             else:
                 has |= 128
         pos += size

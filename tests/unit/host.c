@@ -136,76 +136,93 @@ acdc_host_free(void *p)
 
 #ifndef ACDC_ARENA
 /* Each on its own, for AddressSanitizer. */
-void *
-acdc_host_alloc_flow(size_t size)
+struct acdc_flow *
+acdc_host_alloc_flow(size_t size, bool v6)
 {
+    (void) v6;
     return acdc_host_alloc(size);
 }
 
 void
-acdc_host_free_flow(void *p)
+acdc_host_free_flow(struct acdc_flow *f)
 {
-    acdc_host_free(p);
+    acdc_host_free(f);
 }
 #else
-/* A free flow's first word links to the next of its size.  Each
- * has 8 bytes with its size in front. */
-enum { FLOW_MAX = 512, ARENA_STEP = 1 << 20 };
-
+/* A free flow's first words link to the next. */
 static struct {
     pthread_mutex_t mutex;
-    size_t used, usable;        /* Of the arena. */
-    uint64_t *free[FLOW_MAX / 8];
-} flows = { .mutex = PTHREAD_MUTEX_INITIALIZER, .used = ACDC_ARENA_ALIGN,
-            .usable = ACDC_ARENA_ALIGN };
+    char *end;                  /* Of what is used of the arena. */
+    struct {
+        char *next, *end;       /* Never used. */
+        struct acdc_flow *free;
+    } of[2];                    /* IPv4, IPv6. */
+} flows = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 
-void *
-acdc_host_alloc_flow(size_t size)
+static void
+map_more(bool v6)
 {
-    size_t n = (size + 7) / 8;
-    uint64_t *p;
+    const size_t size = ACDC_ARENA_ALIGN;
+    char *p = flows.end ? flows.end : acdc_arena + ACDC_ARENA_ALIGN;
+
+    if (mprotect(p, size, PROT_READ | PROT_WRITE)
+        || (v6 && mprotect(acdc_arena6(p), size / ACDC_GROUP * ACDC_GROUP6,
+                           PROT_READ | PROT_WRITE))) {
+        abort();
+    }
+    flows.of[v6].next = p;
+    flows.of[v6].end = flows.end = p + size;
+}
+
+/* In all parts of a flow. */
+static void
+fill(struct acdc_flow *f, bool v6, int byte)
+{
+    memset(f, byte, sizeof *f);
+    memset(acdc_flow_in(f), byte, sizeof(struct acdc_flow_in));
+    if (v6) {
+        memset(acdc_flow6(f), byte, sizeof(struct acdc_flow6));
+    }
+}
+
+struct acdc_flow *
+acdc_host_alloc_flow(size_t size, bool v6)
+{
+    struct acdc_flow *f;
 
     if (fails(HOST_ALLOC)) {
         return NULL;
     }
-    if (n >= FLOW_MAX / 8) {
-        abort();
-    }
     pthread_mutex_lock(&flows.mutex);
-    p = flows.free[n];
-    if (p) {
-        memcpy(&flows.free[n], p, sizeof flows.free[n]);
+    f = flows.of[v6].free;
+    if (f) {
+        memcpy(&flows.of[v6].free, (void *) f, sizeof(void *));
     } else {
-        if (flows.used + (n + 1) * 8 > flows.usable) {
-            if (mprotect(acdc_arena + flows.usable, ARENA_STEP,
-                         PROT_READ | PROT_WRITE)) {
-                abort();
-            }
-            flows.usable += ARENA_STEP;
+        if (flows.of[v6].next == flows.of[v6].end) {
+            map_more(v6);
         }
-        p = (uint64_t *) (void *) (acdc_arena + flows.used) + 1;
-        p[-1] = size;
-        flows.used += (n + 1) * 8;
+        f = (struct acdc_flow *) (void *) flows.of[v6].next;
+        flows.of[v6].next = acdc_arena_next(flows.of[v6].next);
     }
     pthread_mutex_unlock(&flows.mutex);
     allocated += (int64_t) size;
-    return memset(p, 0, size);
+    fill(f, v6, 0);
+    return f;
 }
 
 void
-acdc_host_free_flow(void *p_)
+acdc_host_free_flow(struct acdc_flow *f)
 {
-    uint64_t *p = p_;
+    if (f) {
+        bool v6 = acdc_flow_is_v6(f);
 
-    if (p) {
-        size_t n = (size_t) (p[-1] + 7) / 8;
-
-        allocated -= (int64_t) p[-1];
+        allocated -= (int64_t) (ACDC_FLOW + ACDC_FLOW_IN
+                                + (v6 ? ACDC_FLOW6 : 0));
         pthread_mutex_lock(&flows.mutex);
         /* What is freed too early is to be seen. */
-        memset(p, 0x5a, n * 8);
-        memcpy(p, &flows.free[n], sizeof flows.free[n]);
-        flows.free[n] = p;
+        fill(f, v6, 0x5a);
+        memcpy((void *) f, &flows.of[v6].free, sizeof(void *));
+        flows.of[v6].free = f;
         pthread_mutex_unlock(&flows.mutex);
     }
 }

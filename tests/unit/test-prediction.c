@@ -32,7 +32,9 @@ same_flow(const struct acdc_flow *a, const struct acdc_flow *b)
     const size_t from = offsetof(struct acdc_flow, lock);
 
     return a && b && !memcmp((const char *) a + from, (const char *) b + from,
-                             sizeof *a - from);
+                             sizeof *a - from)
+           && !memcmp(acdc_flow_in(a), acdc_flow_in(b),
+                      sizeof(struct acdc_flow_in));
 }
 
 static bool
@@ -115,7 +117,11 @@ transmit(struct twins *t, const struct tcp_spec *spec, struct packet *wire[2])
 static bool
 is_quick(const struct sim *s, const struct packet *wire)
 {
-    struct acdc_flow f = *sim_flow(s, 0);
+    const struct acdc_flow *flow = sim_flow(s, 0);
+    bool v6 = acdc_flow_is_v6(flow);
+    struct acdc_flow *f = acdc_host_alloc_flow(
+        sizeof *f + sizeof(struct acdc_flow_in)
+        + (v6 ? sizeof(struct acdc_flow6) : 0), v6);
     struct acdc_slot_stats stats;
     const struct acdc_params *params;
     struct acdc_ctx ctx;
@@ -129,14 +135,17 @@ is_quick(const struct sim *s, const struct packet *wire)
     ctx.slot = &stats;
     ctx.exid = ACDC_OPT_EXID;
     ctx.now_us = (uint32_t) (s->now / 1000);
-    params = acdc_flow_params(&ctx, &f);
+    *f = *flow;
+    *acdc_flow_in(f) = *acdc_flow_in(flow);
+    params = acdc_flow_params(&ctx, f);
     copy = packet_clone(wire);
     packet_parse(copy, &p);
     p.host = copy;
-    quick = is_usual(&f, &p)
-            && (p.payload ? usual_data(&ctx, &f, &p)
-                          : usual_ack(&ctx, &f, params, &p));
+    quick = is_usual(f, &p)
+            && (p.payload ? usual_data(&ctx, f, acdc_flow_in(f), &p)
+                          : usual_ack(&ctx, f, acdc_flow_in(f), params, &p));
     packet_free(copy);
+    acdc_host_free_flow(f);
     return quick;
 }
 
