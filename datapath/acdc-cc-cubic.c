@@ -95,14 +95,19 @@ w_cubic(const struct acdc_law *l, uint32_t mss, uint64_t t_ms)
     return w_max(l) + bytes;
 }
 
+static void
+set_epoch(struct acdc_law *l, uint32_t ms)
+{
+    l->cubic.epoch_ms = ms & EPOCH_MASK ? ms & EPOCH_MASK : 1;
+}
+
 /* Growth begins anew. */
 static void
 start_epoch(struct acdc_law *l, const struct acdc_law_env *e)
 {
-    uint32_t now_ms = e->now_ms & EPOCH_MASK;
     uint32_t k_ms;
 
-    l->cubic.epoch_ms = now_ms ? now_ms : 1;
+    set_epoch(l, e->now_ms);
     if (w_max(l) < l->wnd) {
         set_w_max(l, l->wnd);
     }
@@ -125,9 +130,7 @@ time_in_epoch(struct acdc_law *l, const struct acdc_law_env *e)
     t_ms = (e->now_ms - (uint32_t) l->cubic.epoch_ms) & EPOCH_MASK;
     if (t_ms > T_MAX) {
         /* Not to come round to zero. */
-        uint32_t begin = (e->now_ms - T_MAX) & EPOCH_MASK;
-
-        l->cubic.epoch_ms = begin ? begin : 1;
+        set_epoch(l, e->now_ms - T_MAX);
         t_ms = T_MAX;
     }
     return t_ms;

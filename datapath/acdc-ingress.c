@@ -608,7 +608,8 @@ usual_window(struct acdc_ctx *ctx, struct acdc_flow *f,
     uint16_t field = window_field(f, in, true, own, in->out_wscale, 0);
 
     in->out_window = field;
-    note_offer(ctx, f, in, p->ack, (uint32_t) field << in->out_wscale, own, true);
+    note_offer(ctx, f, in, p->ack, (uint32_t) field << in->out_wscale, own,
+               true);
     return field;
 }
 

@@ -252,7 +252,8 @@ void acdc_law_end_round(struct acdc_law *, const struct acdc_params *,
                         uint32_t snd_una, uint32_t snd_nxt);
 
 /* What every ACK does, whatever becomes of the window and once its report is
- * noted: see acdc_law_ack().  'flight', in units, is what was in flight before.  Returns the most that was in flight in its round, which may be over. */
+ * noted: see acdc_law_ack().  'flight', in units, is what was in flight before.
+ * Returns the most that was in flight in its round, which may be over. */
 static inline uint32_t
 acdc_law_note_ack(struct acdc_law *l, const struct acdc_params *params,
                   uint32_t snd_una, uint32_t snd_nxt, uint32_t acked,

@@ -190,6 +190,14 @@ struct acdc_flow6 {
     uint8_t laddr[16], raddr[16];
 };
 
+/* Bytes, with all parts. */
+static inline size_t
+acdc_flow_size(bool v6)
+{
+    return sizeof(struct acdc_flow) + sizeof(struct acdc_flow_in)
+           + (v6 ? sizeof(struct acdc_flow6) : 0);
+}
+
 /* Policy: immutable, replaced as a whole. */
 struct acdc_policy {
     struct acdc_rcu rcu;
@@ -619,9 +627,15 @@ acdc_flow_stop_timing(struct acdc_flow *f)
 }
 
 static inline bool
+acdc_state_is_half_open(enum acdc_flow_state state)
+{
+    return state == ACDC_FLOW_SYN_SENT || state == ACDC_FLOW_SYN_RECEIVED;
+}
+
+static inline bool
 acdc_flow_in_handshake(const struct acdc_flow *f)
 {
-    return f->state == ACDC_FLOW_SYN_SENT || f->state == ACDC_FLOW_SYN_RECEIVED;
+    return acdc_state_is_half_open((enum acdc_flow_state) f->state);
 }
 
 /* Whether 'seq' is the ISS of the guest, for a SYN or SYN-ACK sent again.  After

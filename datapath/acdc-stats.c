@@ -141,9 +141,8 @@ acdc_stats_get(const struct acdc *a, struct acdc_stats *s)
     s->n_half_open = acdc_count_read(&a->n_half_open);
     s->n_closed = acdc_count_read(&a->n_closed);
     s->max_flows = acdc_a32_read(&a->max_flows);
-    s->bytes_per_flow4 = sizeof(struct acdc_flow)
-                         + sizeof(struct acdc_flow_in);
-    s->bytes_per_flow6 = s->bytes_per_flow4 + sizeof(struct acdc_flow6);
+    s->bytes_per_flow4 = (uint32_t) acdc_flow_size(false);
+    s->bytes_per_flow6 = (uint32_t) acdc_flow_size(true);
     if (t) {
         s->table_bytes = (uint64_t) s->n_flows * s->bytes_per_flow4
                          + (uint64_t) n6 * (s->bytes_per_flow6

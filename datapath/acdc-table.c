@@ -75,13 +75,6 @@ free_flow(struct acdc_rcu *rcu)
     acdc_host_free_flow((struct acdc_flow *) (void *) flow);
 }
 
-static size_t
-flow_size(bool v6)
-{
-    return sizeof(struct acdc_flow) + sizeof(struct acdc_flow_in)
-           + (v6 ? sizeof(struct acdc_flow6) : 0);
-}
-
 static uint32_t
 flow_hash(const struct acdc *a, const struct acdc_flow *f)
 {
@@ -276,16 +269,10 @@ flow_tenant(const struct acdc *a, const struct acdc_flow *f)
     return acdc_flow_port(a, f)->owner;
 }
 
-static bool
-is_half_open(enum acdc_flow_state state)
-{
-    return state == ACDC_FLOW_SYN_SENT || state == ACDC_FLOW_SYN_RECEIVED;
-}
-
 static void
 count_state(struct acdc_tenant *t, enum acdc_flow_state state, int delta)
 {
-    if (is_half_open(state)) {
+    if (acdc_state_is_half_open(state)) {
         acdc_count_add(&t->n_half_open, delta);
         acdc_count_add(&t->acdc->n_half_open, delta);
     } else if (state == ACDC_FLOW_CLOSED) {
@@ -301,7 +288,7 @@ acdc_flow_set_state(const struct acdc_ctx *ctx, struct acdc_flow *f,
 
     if (f->state != state) {
         count_state(ctx->tenant, (enum acdc_flow_state) f->state, -1);
-        if (acdc_flow_in_handshake(f) && !is_half_open(state)) {
+        if (acdc_flow_in_handshake(f) && !acdc_state_is_half_open(state)) {
             /* They share memory with irs. */
             in->silent = in->lost = 0;
         }
@@ -410,7 +397,7 @@ evict_rank(const struct acdc_ctx *ctx, struct acdc_flow *f, uint32_t share)
     acdc_lock(&f->lock);
     if (f->state == ACDC_FLOW_CLOSED) {
         rank = 4;
-    } else if (is_half_open((enum acdc_flow_state) f->state)) {
+    } else if (acdc_flow_in_handshake(f)) {
         rank = 3;
     } else if (acdc_flow_idle_ms(f, ctx->now_ms) >= ACDC_IDLE_EVICT_MS) {
         rank = 2;
@@ -515,7 +502,7 @@ acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
         *why = ACDC_C_UNTOUCHED_HALF_OPEN;
         return NULL;
     }
-    f = acdc_host_alloc_flow(flow_size(v6), v6);
+    f = acdc_host_alloc_flow(acdc_flow_size(v6), v6);
     if (!f) {
         *why = ACDC_C_UNTOUCHED_MEMORY;
         return NULL;
@@ -587,7 +574,7 @@ has_expired(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
     *closed = f->state == ACDC_FLOW_CLOSED;
     if (*closed) {
         limit = ACDC_LINGER_MS;
-    } else if (is_half_open((enum acdc_flow_state) f->state)) {
+    } else if (acdc_flow_in_handshake(f)) {
         limit = half_open_limit(flow_tenant(a, f));
     } else {
         limit = acdc_a32_read(&a->idle_timeout_ms);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Memory for a million flows of a few sizes, and for large objects.
+/* Memory for a million flows, of IPv4 and of IPv6, and for large objects.
  *
  * malloc() has 8 bytes of its own with each object, rounds up to 16, and cannot be
- * told where.  Here flows of one size share slabs in acdc_arena, one behind the
- * other, and a slab whose flows are all free goes back to the system.
+ * told where.  Here flows of one kind share slabs in acdc_arena, without
+ * gaps, and a slab whose flows are all free goes back to the system.
  *
  * The kernel fills memory with zeros when it is touched for the first time, a
  * huge page in 0.2 ms, and in a virtual machine whose host has yet to find one in 5.

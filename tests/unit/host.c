@@ -216,8 +216,7 @@ acdc_host_free_flow(struct acdc_flow *f)
     if (f) {
         bool v6 = acdc_flow_is_v6(f);
 
-        allocated -= (int64_t) (ACDC_FLOW + ACDC_FLOW_IN
-                                + (v6 ? ACDC_FLOW6 : 0));
+        allocated -= (int64_t) acdc_flow_size(v6);
         pthread_mutex_lock(&flows.mutex);
         /* What is freed too early is to be seen. */
         fill(f, v6, 0x5a);

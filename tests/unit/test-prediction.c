@@ -119,9 +119,7 @@ is_quick(const struct sim *s, const struct packet *wire)
 {
     const struct acdc_flow *flow = sim_flow(s, 0);
     bool v6 = acdc_flow_is_v6(flow);
-    struct acdc_flow *f = acdc_host_alloc_flow(
-        sizeof *f + sizeof(struct acdc_flow_in)
-        + (v6 ? sizeof(struct acdc_flow6) : 0), v6);
+    struct acdc_flow *f = acdc_host_alloc_flow(acdc_flow_size(v6), v6);
     struct acdc_slot_stats stats;
     const struct acdc_params *params;
     struct acdc_ctx ctx;
