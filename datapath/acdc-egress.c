@@ -326,7 +326,7 @@ dress(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (mark) {
         ACDC_COUNT(ctx, MARKED_ECT, 1);
     }
-    if (!p->payload && acdc_tcp_flags_are_plain(p->tcp_flags)
+    if (!p->payload && !(p->opt_flags & ACDC_O_FLAGS)
         && acdc_pkt_dress_ack(p, ctx->exid, f->rx_ce, f->rx_total, ecn,
                               reserved)) {
         ACDC_COUNT(ctx, PACK_SENT, 1);
@@ -410,7 +410,7 @@ egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         p->verdict = ACDC_DROP;
         return;
     }
-    if ((p->tcp_flags & (ACDC_TCP_SYN | ACDC_TCP_ACK)) == ACDC_TCP_SYN) {
+    if (acdc_pkt_is_syn(p)) {
         acdc_syn_egress(ctx, p);
         return;
     }
@@ -433,7 +433,7 @@ acdc_egress(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n)
     struct acdc_pkt *end = pkts + n;
     struct acdc_pkt *p;
 
-    acdc_table_find(ctx, pkts, n, ACDC_EGRESS);
+    acdc_table_find(pkts, n, ACDC_EGRESS);
     for (p = pkts; p < end; p++) {
         acdc_table_find_ahead(p, end, ACDC_EGRESS);
         if (p->ip_version) {

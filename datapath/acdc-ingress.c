@@ -438,7 +438,10 @@ note_offer(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
     }
     if (offered < own) {
         ACDC_COUNT(ctx, WINDOW_REWRITTEN, 1);
-        f->flags |= seq_before(edge, f->snd_nxt) ? ACDC_F_SHRUNK : 0;
+        /* First the flag: it stays, and can be predicted. */
+        if (!(f->flags & ACDC_F_SHRUNK) && seq_before(edge, f->snd_nxt)) {
+            f->flags |= ACDC_F_SHRUNK;
+        }
     }
 }
 
@@ -584,17 +587,16 @@ note_told(struct acdc_flow *f, const struct acdc_pkt *p, bool near)
  * which asks for each step whether it is due (tests/unit/test-prediction.c
  * holds one against the other). */
 
-/* Of both kinds: what is asked of the flow, and of the packet's flags. */
+/* Of both kinds: what is asked of the flow. */
 static ACDC_ALWAYS_INLINE bool
-is_usual(const struct acdc_flow *f, const struct acdc_pkt *p)
+is_usual(const struct acdc_flow *f)
 {
     const uint32_t flags = ACDC_F_PLAIN | ACDC_F_OFFERED | ACDC_F_PEER
                            | ACDC_F_CAPABLE | ACDC_F_EDGE | ACDC_F_LAW;
 
-    return acdc_tcp_flags_are_plain(p->tcp_flags)
-           && (f->flags & (flags | ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER
-                           | ACDC_F_DOUBT | ACDC_F_BEHIND
-                           | ACDC_F_SACK_LOSS)) == flags
+    return (f->flags & (flags | ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER
+                        | ACDC_F_DOUBT | ACDC_F_BEHIND
+                        | ACDC_F_SACK_LOSS)) == flags
            && f->state == ACDC_FLOW_ESTABLISHED && !f->bad_feedback
            && !f->dupacks;
 }
@@ -628,7 +630,6 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
     bool marked;
 
     if ((p->opt_flags & ~(unsigned int) ACDC_O_TIMESTAMP) != ACDC_O_FEEDBACK
-        || p->fb_ofs != ACDC_TCP_HLEN
         || (acdc_pkt_reserved(p) & ACDC_RES_FACK)
         || acked - 1 >= flight || flight >= ACDC_WINDOW_MAX
         || !seq_plausible(p->seq, f->rcv_nxt)) {
@@ -654,9 +655,8 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
     if (ack == f->snd_nxt) {
         in->lost = lost_units(f->tx_total - total);
     }
-    if (new_ce
-        || !acdc_law_usual_ack(&in->law, params, f->mss, ack, f->snd_nxt,
-                               acked, flight, new_total)) {
+    if (!acdc_law_usual_ack(&in->law, params, f->mss, ack, f->snd_nxt, acked,
+                            flight, new_ce, new_total)) {
         give_to_law(ctx, f, params, acked, new_ce, new_total);
     }
     window = usual_window(ctx, f, in, p);
@@ -827,7 +827,7 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     acdc_flow_see(ctx, f);
     ACDC_COUNT(ctx, INGRESS_PACKETS, 1);
     ACDC_COUNT(ctx, INGRESS_BYTES, p->payload);
-    if (!is_usual(f, p)
+    if (!is_usual(f)
         || !(p->payload ? usual_data(ctx, f, in, p)
                         : usual_ack(ctx, f, in, params, p))) {
         ingress_stepwise(ctx, f, params, p);
@@ -840,7 +840,7 @@ ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
 {
     struct acdc_flow *f;
 
-    if ((p->tcp_flags & (ACDC_TCP_SYN | ACDC_TCP_ACK)) == ACDC_TCP_SYN) {
+    if (acdc_pkt_is_syn(p)) {
         acdc_syn_ingress(ctx, p);
         acdc_pkt_finish(p);
         return;
@@ -861,7 +861,7 @@ acdc_ingress(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n)
     struct acdc_pkt *end = pkts + n;
     struct acdc_pkt *p;
 
-    acdc_table_find(ctx, pkts, n, ACDC_INGRESS);
+    acdc_table_find(pkts, n, ACDC_INGRESS);
     for (p = pkts; p < end; p++) {
         acdc_table_find_ahead(p, end, ACDC_INGRESS);
         if (p->ip_version) {

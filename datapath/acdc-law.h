@@ -181,6 +181,13 @@ acdc_law_is_held(const struct acdc_law *l)
     return l->in_cut || l->in_loss;
 }
 
+/* Whether a mark in what acknowledges up to 'snd_una' cuts. */
+static inline bool
+acdc_law_may_cut(const struct acdc_law *l, uint32_t snd_una)
+{
+    return !l->in_cut || seq_after(snd_una, l->cut_end);
+}
+
 /* Past 'cut_end' the next mark or loss cuts again. */
 static inline void
 acdc_law_leave_cut(struct acdc_law *l, uint32_t snd_una)
@@ -270,22 +277,24 @@ acdc_law_note_ack(struct acdc_law *l, const struct acdc_params *params,
     return flight;
 }
 
-/* acdc_law_ack() for what most ACKs of a flow of DCTCP are: for new data and
- * without marks.  'params', 'mss', 'snd_una' and 'snd_nxt' as in struct
- * acdc_law_env, which these ACKs do not need whole.  False, with nothing
- * changed, if it is not one of these, and acdc_law_ack() is to be asked.
+/* acdc_law_ack() for what most ACKs of a flow of DCTCP are: for new data, and
+ * with no mark for which the window is to be cut.  'params', 'mss', 'snd_una'
+ * and 'snd_nxt' as in struct acdc_law_env, which these ACKs do not need whole.
+ * False, with nothing changed, if it is not one of these, and acdc_law_ack() is
+ * to be asked.
  * 'flight' was in flight before, bytes, less than ACDC_WINDOW_MAX. */
 static inline bool
 acdc_law_usual_ack(struct acdc_law *l, const struct acdc_params *params,
                    uint32_t mss, uint32_t snd_una, uint32_t snd_nxt,
-                   uint32_t acked, uint32_t flight, uint32_t total)
+                   uint32_t acked, uint32_t flight, uint32_t ce, uint32_t total)
 {
     uint32_t cap;
 
-    if (l->alg != ACDC_ALG_DCTCP || l->timed_out) {
+    if (l->alg != ACDC_ALG_DCTCP || l->timed_out
+        || (ce && acdc_law_may_cut(l, snd_una))) {
         return false;
     }
-    acdc_dctcp_note_report(l, 0, total);
+    acdc_dctcp_note_report(l, ce, total);
     flight = acdc_law_note_ack(l, params, snd_una, snd_nxt, acked,
                                flight / ACDC_FLIGHT_UNIT);
     if (!l->in_cut && acdc_law_is_limited(l, flight)) {

@@ -148,10 +148,13 @@ parse_our_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len)
 }
 
 enum acdc_counter
-acdc_pkt_parse_options(struct acdc_pkt *p, uint16_t exid, unsigned int ofs)
+acdc_pkt_walk_options(struct acdc_pkt *p, uint16_t exid)
 {
     const uint8_t *tcp = acdc_pkt_tcp(p);
+    unsigned int ofs = ACDC_TCP_HLEN;
 
+    p->options = 0;
+    p->opt_flags = ACDC_O_PLACES;
     while (ofs < p->tcp_hlen) {
         uint8_t kind = tcp[ofs];
         uint8_t len;

@@ -9,7 +9,8 @@
 
 #include "acdc.h"
 
-/* acdc_pkt.opt_flags: what acdc_pkt_parse() found among the TCP options. */
+/* acdc_pkt.opt_flags: what acdc_pkt_parse() found among the TCP options, and
+ * whether the rest of the TCP header is as most are. */
 enum {
     ACDC_O_MSS = 1 << 0,
     ACDC_O_WSCALE = 1 << 1,
@@ -21,6 +22,9 @@ enum {
     ACDC_O_CAPABILITY = 1 << 6,     /* Likewise. */
     ACDC_O_OTHER = 1 << 7,          /* Our ExID, but repeated or malformed. */
     ACDC_O_OURS = ACDC_O_CAPABILITY | ACDC_O_FEEDBACK | ACDC_O_OTHER,
+    ACDC_O_PLACES = 1 << 8,         /* Not feedback, timestamps, both or none as
+                                     * acdc_pkt_parse_options() knows them. */
+    ACDC_O_FLAGS = 1 << 9,          /* Not acdc_tcp_flags_are_plain(). */
 };
 
 static inline uint8_t *acdc_pkt_ip(const struct acdc_pkt *p)
@@ -55,6 +59,13 @@ static inline uint8_t acdc_pkt_ecn(const struct acdc_pkt *p)
 static inline bool acdc_tcp_flags_are_plain(uint8_t tcp_flags)
 {
     return (tcp_flags & ~(unsigned int) ACDC_TCP_PSH) == ACDC_TCP_ACK;
+}
+
+/* A SYN and not a SYN-ACK. */
+static inline bool acdc_pkt_is_syn(const struct acdc_pkt *p)
+{
+    return acdc_unlikely(p->opt_flags & ACDC_O_FLAGS)
+           && (p->tcp_flags & (ACDC_TCP_SYN | ACDC_TCP_ACK)) == ACDC_TCP_SYN;
 }
 
 /* IPv4 options or IPv6 extension headers. */
@@ -391,26 +402,10 @@ acdc_pkt_dress_ack(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
     return true;
 }
 
-/* Moves 'n' bytes of options.  In line where they are timestamps, as they most
- * often are, or none. */
-static ACDC_ALWAYS_INLINE void
-acdc_pkt_move_options(uint8_t *to, const uint8_t *from, unsigned int n)
-{
-    if (acdc_likely(n == 2 + ACDC_TCPOPT_TIMESTAMP_LEN)) {
-        uint64_t first = acdc_load64(from);
-        uint32_t rest = acdc_load32(from + 8);
-
-        memcpy(to, &first, 8);
-        memcpy(to + 8, &rest, 4);
-    } else if (n) {
-        memmove(to, from, n);
-    }
-}
-
-/* acdc_pkt_strip() and acdc_pkt_undress() of an ACK that has feedback as its
- * first option and no other of ours.  The options behind it move up, fewer bytes
- * than the headers in front.  False, with nothing changed, if something is
- * behind the TCP header. */
+/* acdc_pkt_strip() and acdc_pkt_undress() of an ACK that has feedback and without
+ * ACDC_O_PLACES.  The timestamps behind it move up, fewer bytes than the headers
+ * in front.  False, with nothing changed, if something is behind the TCP
+ * header. */
 static ACDC_ALWAYS_INLINE bool
 acdc_pkt_undress_ack(struct acdc_pkt *p, uint8_t ecn, uint16_t window)
 {
@@ -419,7 +414,6 @@ acdc_pkt_undress_ack(struct acdc_pkt *p, uint8_t ecn, uint16_t window)
     uint8_t *opt = tcp + ACDC_TCP_HLEN;
     uint64_t sum = (uint64_t) acdc_load32(opt) + acdc_load32(opt + 4)
                    + acdc_load32(opt + 8);
-    unsigned int rest = p->tcp_hlen - ACDC_TCP_HLEN - LEN;
 
     if (acdc_unlikely(p->len != p->l4_ofs + (uint32_t) p->tcp_hlen)) {
         return false;
@@ -429,7 +423,13 @@ acdc_pkt_undress_ack(struct acdc_pkt *p, uint8_t ecn, uint16_t window)
     acdc_pkt_edit_tcp(p, tcp, 0, -LEN,
                       acdc_csum_change(acdc_csum_fold64(sum), 0)
                       + acdc_csum_replace(tcp + 14, ACDC_BE16(window)));
-    acdc_pkt_move_options(opt, opt + LEN, rest);
+    if (acdc_likely(p->opt_flags & ACDC_O_TIMESTAMP)) {
+        uint64_t first = acdc_load64(opt + LEN);
+        uint32_t rest = acdc_load32(opt + LEN + 8);
+
+        memcpy(opt, &first, 8);
+        memcpy(opt + 8, &rest, 4);
+    }
     acdc_host_trim(p, LEN);
     return true;
 }

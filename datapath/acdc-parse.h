@@ -14,9 +14,8 @@
 /* Parses a packet that acdc_pkt_find_usual() does not know. */
 enum acdc_counter acdc_pkt_parse_unusual(struct acdc_pkt *p, uint16_t exid);
 
-/* Walks the TCP options from 'ofs' on. */
-enum acdc_counter acdc_pkt_parse_options(struct acdc_pkt *p, uint16_t exid,
-                                         unsigned int ofs);
+/* Any TCP options. */
+enum acdc_counter acdc_pkt_walk_options(struct acdc_pkt *p, uint16_t exid);
 
 /* Sets 'l3_ofs' of what most packets are, TCP over IPv4 with neither VLAN tags
  * nor IP options and with at least the shortest headers at hand.  False if it
@@ -31,7 +30,7 @@ acdc_pkt_find_usual(struct acdc_pkt *p)
         || (p->ethertype ? p->ethertype : acdc_get16(p->data + 12))
            != ACDC_ETHERTYPE_IP4
         || ip[0] != (4 << 4 | ACDC_IP4_HLEN / 4)
-        || acdc_get16(ip + 6) & ACDC_IP4_FRAGMENT
+        || acdc_load16(ip + 6) & ACDC_BE16(ACDC_IP4_FRAGMENT)
         || ip[9] != ACDC_IPPROTO_TCP) {
         return false;
     }
@@ -39,40 +38,57 @@ acdc_pkt_find_usual(struct acdc_pkt *p)
     return true;
 }
 
-/* All options.  First what most segments have and no more: feedback as we
- * write it, timestamps as in RFC 7323 appendix A. */
-static ACDC_ALWAYS_INLINE enum acdc_counter
-acdc_pkt_parse_usual_options(struct acdc_pkt *p, uint16_t exid,
-                             unsigned int tcp_hlen)
+static ACDC_ALWAYS_INLINE void
+acdc_pkt_set_options(struct acdc_pkt *p, uint16_t opt_flags, uint8_t fb_ofs,
+                     uint8_t ts_ofs)
 {
-    const uint8_t *tcp = acdc_pkt_tcp(p);
-    unsigned int ofs = ACDC_TCP_HLEN;
+    struct acdc_pkt known;
 
-    if (ofs + ACDC_OPT_FB_LEN <= tcp_hlen
-        && acdc_load32(tcp + ofs) == ACDC_BE32(ACDC_FEEDBACK_WORD | exid)) {
-        p->fb_ofs = ACDC_TCP_HLEN;
-        p->opt_flags = ACDC_O_FEEDBACK;
-        ofs += ACDC_OPT_FB_LEN;
+    /* Of constants gcc makes one, and writes that at once. */
+    known.options = 0;
+    known.opt_flags = opt_flags;
+    known.fb_ofs = fb_ofs;
+    known.ts_ofs = ts_ofs;
+    p->options = known.options;
+}
+
+/* The TCP options.  Most segments have timestamps as in RFC 7323 appendix A, or
+ * none, and in front of these feedback as we write it, and nothing else. */
+static ACDC_ALWAYS_INLINE enum acdc_counter
+acdc_pkt_parse_options(struct acdc_pkt *p, uint16_t exid, const uint8_t *tcp,
+                       unsigned int tcp_hlen)
+{
+    enum {
+        FB_OFS = ACDC_TCP_HLEN,
+        FB_END = FB_OFS + ACDC_OPT_FB_LEN,
+        TS_LEN = 2 + ACDC_TCPOPT_TIMESTAMP_LEN,
+    };
+    uint32_t feedback = ACDC_BE32(ACDC_FEEDBACK_WORD | exid);
+    uint32_t timestamps = ACDC_BE32(ACDC_TIMESTAMP_ALIGNED);
+
+    if (tcp_hlen == FB_END + TS_LEN && acdc_load32(tcp + FB_OFS) == feedback
+        && acdc_load32(tcp + FB_END) == timestamps) {
+        acdc_pkt_set_options(p, ACDC_O_FEEDBACK | ACDC_O_TIMESTAMP, FB_OFS,
+                             FB_END + 2);
+    } else if (tcp_hlen == ACDC_TCP_HLEN + TS_LEN
+               && acdc_load32(tcp + ACDC_TCP_HLEN) == timestamps) {
+        acdc_pkt_set_options(p, ACDC_O_TIMESTAMP, 0, ACDC_TCP_HLEN + 2);
+    } else if (tcp_hlen == ACDC_TCP_HLEN) {
+        acdc_pkt_set_options(p, 0, 0, 0);
+    } else if (tcp_hlen == FB_END && acdc_load32(tcp + FB_OFS) == feedback) {
+        acdc_pkt_set_options(p, ACDC_O_FEEDBACK, FB_OFS, 0);
+    } else {
+        return acdc_pkt_walk_options(p, exid);
     }
-    if (ofs + 2 + ACDC_TCPOPT_TIMESTAMP_LEN <= tcp_hlen
-        && acdc_get32(tcp + ofs) == ACDC_TIMESTAMP_ALIGNED) {
-        p->ts_ofs = (uint8_t) (ofs + 2);
-        p->opt_flags |= ACDC_O_TIMESTAMP;
-        ofs += 2 + ACDC_TCPOPT_TIMESTAMP_LEN;
-    }
-    return acdc_likely(ofs == tcp_hlen) ? ACDC_N_COUNTERS
-                                        : acdc_pkt_parse_options(p, exid, ofs);
+    return ACDC_N_COUNTERS;
 }
 
 /* Whether a segment of a connection has these: of SYN, FIN and RST at most one
  * makes sense, and one of SYN, ACK and RST is on every segment (RFC 9293
  * section 3.10.7). */
 static ACDC_ALWAYS_INLINE bool
-acdc_pkt_flags_make_sense(uint8_t tcp_flags)
+acdc_tcp_flags_make_sense(uint8_t tcp_flags)
 {
-    if (acdc_likely(acdc_tcp_flags_are_plain(tcp_flags))) {
-        return true;
-    }
     switch (tcp_flags & (ACDC_TCP_SYN | ACDC_TCP_FIN | ACDC_TCP_RST)) {
     case ACDC_TCP_SYN:
     case ACDC_TCP_RST:
@@ -91,33 +107,35 @@ static ACDC_ALWAYS_INLINE enum acdc_counter
 acdc_pkt_parse_tcp(struct acdc_pkt *p, uint16_t exid, unsigned int ip_version,
                    uint32_t ip_hlen, uint32_t ip_len)
 {
-    uint32_t avail = p->hlen - p->l3_ofs;
+    uint32_t l4_ofs = p->l3_ofs + ip_hlen;
+    const uint8_t *tcp = p->data + l4_ofs;
+    uint32_t tcp_hlen = (tcp[12] & 0xf0u) / 4;
+    uint32_t payload = ip_len - ip_hlen - tcp_hlen;
     enum acdc_counter why;
-    const uint8_t *tcp;
-    uint32_t tcp_hlen;
+    bool plain;
 
-    p->l4_ofs = (uint16_t) (p->l3_ofs + ip_hlen);
-    tcp = acdc_pkt_tcp(p);
-    tcp_hlen = (tcp[12] >> 4) * 4u;
-    /* A frame may be longer than its IP packet (Ethernet padding), not
-     * shorter. */
-    if (ip_len > p->len - p->l3_ofs || tcp_hlen < ACDC_TCP_HLEN
-        || ip_hlen + tcp_hlen > ip_len || ip_hlen + tcp_hlen > avail) {
+    /* Compared without a sign, as what is less than nothing is a large number.  A
+     * frame may be longer than its IP packet (Ethernet padding), not shorter. */
+    if (tcp_hlen - ACDC_TCP_HLEN > p->hlen - l4_ofs - ACDC_TCP_HLEN
+        || payload > p->len - l4_ofs - tcp_hlen) {
         return ACDC_C_UNTOUCHED_LENGTH;
     }
+    p->l4_ofs = (uint16_t) l4_ofs;
     p->tcp_hlen = (uint8_t) tcp_hlen;
-    p->payload = ip_len - ip_hlen - tcp_hlen;
+    p->payload = payload;
     p->tcp_flags = tcp[13];
     p->seq = acdc_get32(tcp + 4);
     p->ack = acdc_get32(tcp + 8);
-    if (acdc_unlikely(!acdc_pkt_flags_make_sense(p->tcp_flags))) {
+    plain = acdc_tcp_flags_are_plain(p->tcp_flags);
+    if (acdc_unlikely(!plain) && !acdc_tcp_flags_make_sense(p->tcp_flags)) {
         return ACDC_C_UNTOUCHED_FLAGS;
     }
-    if (tcp_hlen > ACDC_TCP_HLEN) {
-        why = acdc_pkt_parse_usual_options(p, exid, tcp_hlen);
-        if (acdc_unlikely(why != ACDC_N_COUNTERS)) {
-            return why;
-        }
+    why = acdc_pkt_parse_options(p, exid, tcp, tcp_hlen);
+    if (acdc_unlikely(why != ACDC_N_COUNTERS)) {
+        return why;
+    }
+    if (acdc_unlikely(!plain)) {
+        p->opt_flags |= ACDC_O_FLAGS;
     }
     p->ip_version = (uint8_t) ip_version;
     return ACDC_N_COUNTERS;
@@ -131,14 +149,13 @@ acdc_pkt_parse(struct acdc_pkt *p, uint16_t exid)
 {
     enum acdc_counter why;
 
-    p->cleared = 0;
-    p->mss = 0;
     why = acdc_likely(acdc_pkt_find_usual(p))
           ? acdc_pkt_parse_tcp(p, exid, 4, ACDC_IP4_HLEN,
                                acdc_get16(acdc_pkt_ip(p) + 2))
           : acdc_pkt_parse_unusual(p, exid);
     if (acdc_unlikely(why != ACDC_N_COUNTERS)) {
         p->ip_version = 0;
+        p->opt_flags = 0;
         p->reason = (uint8_t) why;
         return false;
     }

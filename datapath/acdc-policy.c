@@ -163,14 +163,13 @@ make_policy(struct acdc *a, const struct acdc_tenant_config *tc, int *error)
     }
     *error = ENOMEM;
     policy = acdc_host_alloc(sizeof *policy
-                             + tc->n_rules * sizeof policy->rules[0]);
+                             + (tc->n_rules + 1) * sizeof policy->rules[0]);
     if (!policy) {
         return NULL;
     }
     *error = 0;
     a->gen = a->gen == 0xffff ? 1 : (uint16_t) (a->gen + 1);
     policy->gen = a->gen;
-    policy->params = tc->params;
     policy->max_half_open = tc->max_half_open ? tc->max_half_open
                                               : ACDC_HALF_OPEN_DEFAULT;
     policy->n_rules = tc->n_rules;
@@ -182,6 +181,7 @@ make_policy(struct acdc *a, const struct acdc_tenant_config *tc, int *error)
         }
         policy->rules[j] = tc->rules[i];
     }
+    policy->rules[tc->n_rules].params = tc->params;
     return policy;
 }
 
@@ -421,14 +421,14 @@ prefix_matches(const uint8_t *addr, const uint8_t *prefix, unsigned int plen)
            && (!bits || !((addr[bytes] ^ prefix[bytes]) >> (8 - bits)));
 }
 
-int
+uint32_t
 acdc_policy_match(const struct acdc_policy *policy, const struct acdc_flow *f)
 {
     struct acdc_end local, remote;
     uint32_t i;
 
     if (!policy->n_rules) {
-        return -1;
+        return 0;
     }
     acdc_flow_ends(f, &local, &remote);
     for (i = 0; i < policy->n_rules; i++) {
@@ -440,8 +440,8 @@ acdc_policy_match(const struct acdc_policy *policy, const struct acdc_flow *f)
             && local.port <= m->local_port_max
             && (!m->remote_set
                 || prefix_matches(remote.addr, m->remote, m->remote_plen))) {
-            return (int) i;
+            break;
         }
     }
-    return -1;
+    return i;
 }

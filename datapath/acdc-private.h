@@ -134,8 +134,9 @@ struct acdc_flow {
     uint16_t mss;               /* Smaller of both MSS options. */
     uint16_t policy_gen;        /* Of the policy 'rule' comes from. */
     uint32_t flags;             /* ACDC_F_*. */
+    uint32_t rule : 9;          /* Whose parameters it has, see struct
+                                 * acdc_policy. */
     uint32_t seen : 23;         /* Last packet, see acdc_flow_idle_ms(). */
-    int32_t rule : 9;           /* -1: the tenant's own parameters. */
     union {
         struct acdc_rcu rcu;    /* When dead. */
         struct {
@@ -205,8 +206,9 @@ struct acdc_policy {
                                  * may still have, never 0. */
     uint32_t max_half_open;
     uint32_t n_rules;
-    struct acdc_params params;
-    struct acdc_rule rules[];   /* By falling priority. */
+    struct acdc_rule rules[];   /* By falling priority, and behind them one
+                                 * that all flows match: the tenant's own
+                                 * parameters. */
 };
 
 /* Counters of one thread or CPU. */
@@ -298,7 +300,7 @@ struct acdc_ctx {
     uint32_t seen;              /* For acdc_flow.seen. */
     uint32_t rtt_bucket, n_rtts;        /* See acdc_rtt_record(). */
     /* Without ACDC_COUNT_AT_ONCE: */
-    uint64_t counted;           /* A bit for each that may have grown of ... */
+    uint64_t counted;           /* A bit for each valid one of ... */
     uint32_t counters[ACDC_N_COUNTERS]; /* ... added to 'slot' at the end. */
 };
 
@@ -375,13 +377,13 @@ seq_plausible(uint32_t seq, uint32_t now)
 }
 
 /* The counters that most packets add to: acdc_process() takes it that they were
- * counted, so that packets need not say so. */
-#define ACDC_BIT(SYMBOL) ((uint64_t) 1 << ACDC_C_##SYMBOL)
-#define ACDC_COUNTED_USUALLY \
-    (ACDC_BIT(EGRESS_PACKETS) | ACDC_BIT(EGRESS_BYTES) \
-     | ACDC_BIT(MARKED_ECT) | ACDC_BIT(PACK_SENT) \
-     | ACDC_BIT(INGRESS_PACKETS) | ACDC_BIT(INGRESS_BYTES) \
-     | ACDC_BIT(PACK_RECEIVED) | ACDC_BIT(WINDOW_REWRITTEN))
+ * counted, so that packets need not ask.  It clears these, and not all, which for
+ * few packets would take longer than what they count. */
+#define ACDC_USUAL_COUNTERS(C) \
+    C(EGRESS_PACKETS) C(EGRESS_BYTES) C(MARKED_ECT) C(PACK_SENT) \
+    C(INGRESS_PACKETS) C(INGRESS_BYTES) C(PACK_RECEIVED) C(WINDOW_REWRITTEN)
+#define ACDC_OR_BIT(SYMBOL) | (uint64_t) 1 << ACDC_C_##SYMBOL
+#define ACDC_COUNTED_USUALLY ((uint64_t) 0 ACDC_USUAL_COUNTERS(ACDC_OR_BIT))
 
 static inline void
 acdc_count(struct acdc_ctx *ctx, unsigned int counter, uint32_t n)
@@ -393,10 +395,11 @@ acdc_count(struct acdc_ctx *ctx, unsigned int counter, uint32_t n)
         acdc_a64_add(&ctx->slot->counters[counter], n);
         return;
     }
-    ctx->counters[counter] += n;
-    if (!(bit & ACDC_COUNTED_USUALLY)) {
+    if (!(bit & ACDC_COUNTED_USUALLY) && !(ctx->counted & bit)) {
         ctx->counted |= bit;
+        ctx->counters[counter] = 0;
     }
+    ctx->counters[counter] += n;
 }
 #define ACDC_COUNT(CTX, SYMBOL, N) acdc_count(CTX, ACDC_C_##SYMBOL, N)
 
@@ -428,13 +431,14 @@ void acdc_flow_ends(const struct acdc_flow *, struct acdc_end *local,
 
 /* acdc-policy.c ------------------------------------------------------------ */
 
-/* Index of the first rule that matches, or -1. */
-int acdc_policy_match(const struct acdc_policy *, const struct acdc_flow *);
+/* Index of the first rule that matches. */
+uint32_t acdc_policy_match(const struct acdc_policy *,
+                           const struct acdc_flow *);
 
 static inline const struct acdc_params *
-acdc_policy_params(const struct acdc_policy *policy, int rule)
+acdc_policy_params(const struct acdc_policy *policy, uint32_t rule)
 {
-    return rule < 0 ? &policy->params : &policy->rules[rule].params;
+    return &policy->rules[rule].params;
 }
 
 /* Whether a flow's 'rule' is of 'policy'.  Generations have 16 bits and come

@@ -171,7 +171,7 @@ fill_tenant_stats(const struct acdc_tenant *t, struct acdc_tenant_stats *s)
 
     memset(s, 0, sizeof *s);
     memcpy(s->name, t->name, sizeof s->name);
-    s->params = policy->params;
+    s->params = *acdc_policy_params(policy, policy->n_rules);
     s->n_rules = policy->n_rules;
     s->n_ports = acdc_count_read(&t->n_ports);
     s->n_flows = acdc_count_read(&t->n_flows);

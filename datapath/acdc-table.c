@@ -15,7 +15,7 @@ struct acdc_flow acdc_no_flow;
 #endif
 
 /* acdc_flow.rule. */
-ACDC_STATIC_ASSERT(ACDC_RULES_MAX <= 256);
+ACDC_STATIC_ASSERT(ACDC_RULES_MAX < 1 << 9);
 /* See struct acdc_flow.  In the kernel both parts are two cache lines. */
 #if defined ACDC_ARENA
 ACDC_STATIC_ASSERT(sizeof(struct acdc_flow) == ACDC_FLOW);
@@ -209,9 +209,10 @@ static struct acdc_flow *
 lookup_in(const struct acdc_table *t, const struct acdc_ctx *ctx,
           const struct acdc_pkt *p)
 {
+    uint32_t hash = acdc_hash(ctx->basis, p->ports, p->addrs);
     struct acdc_flow *f;
 
-    for (f = acdc_link_load(&t->buckets[p->hash & t->mask]); f;
+    for (f = acdc_link_load(&t->buckets[hash & t->mask]); f;
          f = acdc_link_load(&f->next)) {
         if (acdc_flow_equals(ctx, f, p)) {
             return f;
@@ -511,7 +512,6 @@ acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
     f->ports = p->ports;
     memcpy(f->addrs, &p->addrs, sizeof f->addrs);
     f->port_key = ctx->port_key | v6;
-    f->rule = -1;
     acdc_flow_see(ctx, f);
     f->active = (uint16_t) ctx->now_ms;
     f->state = ctx->dir == ACDC_EGRESS ? ACDC_FLOW_SYN_SENT
@@ -542,7 +542,7 @@ acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
     acdc_count_add(&tenant->n_flows, 1);
     acdc_count_add(&ctx->port->n_flows, 1);
     count_state(tenant, (enum acdc_flow_state) f->state, 1);
-    bucket = &t->buckets[p->hash & t->mask];
+    bucket = &t->buckets[flow_hash(a, f) & t->mask];
     acdc_link_store(&f->next, acdc_link_load(bucket));
     acdc_link_store(bucket, f);
     acdc_unlock(&a->lock);
@@ -667,6 +667,7 @@ flow_info(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
     const struct acdc_policy *policy = acdc_ptr_load(&tenant->policy);
     const struct acdc_params *params;
     struct acdc_end local, remote;
+    uint32_t rule;
 
     memset(fi, 0, sizeof *fi);
     memcpy(fi->tenant, tenant->name, sizeof fi->tenant);
@@ -683,9 +684,10 @@ flow_info(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
         acdc_unlock(&f->lock);
         return false;
     }
-    fi->rule = acdc_flow_has_policy(f, policy)
-               ? f->rule : acdc_policy_match(policy, f);
-    params = acdc_policy_params(policy, fi->rule);
+    rule = acdc_flow_has_policy(f, policy) ? f->rule
+                                           : acdc_policy_match(policy, f);
+    fi->rule = rule < policy->n_rules ? (int32_t) rule : -1;
+    params = acdc_policy_params(policy, rule);
     fi->ip_version = acdc_flow_is_v6(f) ? 6 : 4;
     fi->state = f->state;
     fi->algorithm = (uint8_t) in->law.alg;

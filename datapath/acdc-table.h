@@ -43,11 +43,12 @@ acdc_hash(uint64_t basis, uint32_t ports, uint64_t addrs)
 uint64_t acdc_hash_addrs6(const struct acdc_ctx *, const struct acdc_pkt *p);
 
 /* Which connection 'p' is of, seen from the guest: its 'addrs' and 'ports', as
- * in struct acdc_flow, and 'hash'.  Fetches its bucket. */
+ * in struct acdc_flow, and 'bucket', which is fetched. */
 static ACDC_ALWAYS_INLINE void
-acdc_table_set_key(const struct acdc_ctx *ctx, struct acdc_pkt *p)
+acdc_table_set_key(const struct acdc_ctx *ctx, struct acdc_pkt *p,
+                   enum acdc_dir dir)
 {
-    bool ingress = ctx->dir == ACDC_INGRESS;
+    bool ingress = dir == ACDC_INGRESS;
     uint32_t ports = acdc_load32(acdc_pkt_tcp(p));
     uint64_t addrs;
 
@@ -60,8 +61,9 @@ acdc_table_set_key(const struct acdc_ctx *ctx, struct acdc_pkt *p)
     }
     p->addrs = addrs;
     p->ports = ports;
-    p->hash = acdc_hash(ctx->basis, ports, addrs);
-    ACDC_PREFETCH(&ctx->table->buckets[p->hash & ctx->table->mask]);
+    p->bucket = &ctx->table->buckets[acdc_hash(ctx->basis, ports, addrs)
+                                     & ctx->table->mask];
+    ACDC_PREFETCH(p->bucket);
 }
 
 /* Flows. ------------------------------------------------------------------- */
@@ -122,19 +124,15 @@ acdc_flow_prefetch_in(const struct acdc_flow *f, const struct acdc_pkt *p)
 enum { ACDC_AHEAD = 8 };
 
 static ACDC_ALWAYS_INLINE void
-acdc_table_find_first(const struct acdc_table *t, struct acdc_pkt *p)
+acdc_table_find_first(struct acdc_pkt *p)
 {
-    p->flow = acdc_nil();
-    if (p->ip_version) {
-        p->flow = acdc_link_follow(&t->buckets[p->hash & t->mask]);
-        /* Without asking, a batch takes 2 to 4 ns a packet more at a million
-         * flows, see docs/performance: prefetches must not come too fast. */
-        if (p->flow != acdc_nil()) {
-            ACDC_PREFETCH(p->flow);
-        }
-    } else {
-        /* As acdc_nil() has them. */
-        p->ports = p->payload = 0;
+    struct acdc_flow *f = acdc_link_follow(p->bucket);
+
+    p->flow = f;
+    /* Without asking, a batch takes 2 to 4 ns a packet more at a million flows,
+     * see docs/performance: prefetches must not come too fast. */
+    if (f != acdc_nil()) {
+        ACDC_PREFETCH(f);
     }
 }
 
@@ -143,17 +141,19 @@ acdc_table_find_first(const struct acdc_table *t, struct acdc_pkt *p)
 static ACDC_ALWAYS_INLINE void
 acdc_table_find_second(struct acdc_pkt *p, enum acdc_dir dir)
 {
-    const struct acdc_flow *next = acdc_link_follow(&p->flow->next);
-    uintptr_t first = (uintptr_t) p->flow, other = (uintptr_t) next;
-    uintptr_t differs = acdc_flow_differs(p->flow, p);
+    struct acdc_flow *f = p->flow;
+    uintptr_t first = (uintptr_t) f;
+    uintptr_t other = (uintptr_t) acdc_link_follow(&f->next);
+    uintptr_t differs = acdc_flow_differs(f, p);
 
-    p->flow = (struct acdc_flow *) (first ^ ((first ^ other) & -differs));
-    ACDC_PREFETCH(p->flow);
+    f = (struct acdc_flow *) (first ^ ((first ^ other) & -differs));
+    p->flow = f;
+    ACDC_PREFETCH(f);
     if (dir == ACDC_INGRESS) {
-        acdc_flow_prefetch_in(p->flow, p);
+        acdc_flow_prefetch_in(f, p);
     }
     if (acdc_unlikely(p->ip_version == 6)) {
-        ACDC_PREFETCH(acdc_flow6(p->flow));
+        ACDC_PREFETCH(acdc_flow6(f));
     }
 }
 
@@ -171,17 +171,25 @@ acdc_table_find_third(struct acdc_pkt *p, enum acdc_dir dir)
     }
 }
 
+/* For a packet that is of no flow, whatever it is. */
+static inline void
+acdc_table_set_no_key(struct acdc_pkt *p)
+{
+    /* As acdc_nil() has them. */
+    p->ports = p->payload = 0;
+    p->bucket = &acdc_nil()->next;
+}
+
 /* Of a batch of packets that have their keys.  Sets 'flow': most likely it is
  * theirs, and by the time it is used in the cache.  The next, to be called with
  * each packet in order before it is processed, goes on. */
 static ACDC_ALWAYS_INLINE void
-acdc_table_find(const struct acdc_ctx *ctx, struct acdc_pkt *pkts,
-                unsigned int n, enum acdc_dir dir)
+acdc_table_find(struct acdc_pkt *pkts, unsigned int n, enum acdc_dir dir)
 {
     unsigned int i;
 
     for (i = 0; i < n; i++) {
-        acdc_table_find_first(ctx->table, &pkts[i]);
+        acdc_table_find_first(&pkts[i]);
     }
     for (i = 0; i < n && i < 2 * ACDC_AHEAD; i++) {
         acdc_table_find_second(&pkts[i], dir);

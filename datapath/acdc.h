@@ -206,25 +206,27 @@ struct acdc_pkt {
     uint8_t tcp_flags;
     uint16_t l4_ofs;
     union {
-        uint64_t cleared;       /* At the beginning, in one instruction. */
+        uint64_t options;       /* All of them, in one instruction. */
         struct {
-            uint8_t opt_flags;
+            uint16_t opt_flags;
             /* Places in the TCP header, 0: none. */
             uint8_t fb_ofs, cap_ofs, sack_ofs, ws_ofs, ts_ofs;
             uint8_t wscale;
-            uint8_t reason;     /* Why untouched. */
         };
     };
     uint32_t payload;
     uint32_t seq, ack;
     uint32_t ip_change, tcp_change;     /* Of the checksums, see
                                          * acdc_pkt_finish(). */
-    uint16_t mss;
+    uint16_t mss;               /* Only with ACDC_O_MSS. */
+    uint8_t reason;             /* Why untouched. */
     /* As in struct acdc_flow: be. */
-    uint64_t addrs;
     uint32_t ports;
-    uint32_t hash;              /* Selects the bucket. */
-    struct acdc_flow *flow;     /* See acdc_table_find(). */
+    uint64_t addrs;
+    union {                     /* See acdc_table_find(). */
+        const acdc_link *bucket;
+        struct acdc_flow *flow;
+    };
 };
 
 /* Initializes what the host does not care to set.  The rest is set by

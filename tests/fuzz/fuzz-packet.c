@@ -90,8 +90,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                value & ACDC_RES_MASK);
             break;
         case 11:
-            if ((pkt.opt_flags & ACDC_O_OURS) == ACDC_O_FEEDBACK
-                && pkt.fb_ofs == ACDC_TCP_HLEN
+            if ((pkt.opt_flags & (ACDC_O_FEEDBACK | ACDC_O_PLACES))
+                == ACDC_O_FEEDBACK
                 && !acdc_pkt_undress_ack(&pkt, value & 3,
                                          (uint16_t) (value * 2113))) {
                 acdc_pkt_undress_any(&pkt, ACDC_OPT_EXID, value & 3,

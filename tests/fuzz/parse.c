@@ -44,8 +44,9 @@ main(void)
             printf("ip %u at %u tcp at %u header %u payload %u flags %u "
                    "mss %u wscale %u at %u ts %u sack %u cap %u fb %u has %u\n",
                    p.ip_version, p.l3_ofs, p.l4_ofs, p.tcp_hlen, p.payload,
-                   p.tcp_flags, p.mss, p.wscale, p.ws_ofs, p.ts_ofs,
-                   p.sack_ofs, p.cap_ofs, p.fb_ofs, p.opt_flags);
+                   p.tcp_flags, p.opt_flags & ACDC_O_MSS ? p.mss : 0, p.wscale,
+                   p.ws_ofs, p.ts_ofs, p.sack_ofs, p.cap_ofs, p.fb_ofs,
+                   p.opt_flags & ~(ACDC_O_PLACES | ACDC_O_FLAGS));
         }
         free(data);
     }

@@ -299,7 +299,7 @@ mss_of(const struct packet *p)
     struct acdc_pkt pkt;
 
     packet_parse(p, &pkt);
-    return pkt.mss;
+    return pkt.opt_flags & ACDC_O_MSS ? pkt.mss : 0;
 }
 
 /* An MSS whose full segments are a whole number of window units. */

@@ -174,7 +174,8 @@ edit(struct acdc_pkt *pkt, enum edit e)
         acdc_pkt_add_feedback(pkt, ACDC_OPT_EXID, a, b);
         acdc_pkt_finish(pkt);
         acdc_pkt_parse(pkt, ACDC_OPT_EXID);
-        if (acdc_pkt_undress_ack(pkt, a & 3, (uint16_t) b)) {
+        if (!(pkt->opt_flags & ACDC_O_PLACES)
+            && acdc_pkt_undress_ack(pkt, a & 3, (uint16_t) b)) {
             n_cut++;
         } else {
             acdc_pkt_undress_any(pkt, ACDC_OPT_EXID, a & 3, (uint16_t) b);

@@ -139,7 +139,7 @@ is_quick(const struct sim *s, const struct packet *wire)
     copy = packet_clone(wire);
     packet_parse(copy, &p);
     p.host = copy;
-    quick = is_usual(f, &p)
+    quick = is_usual(f)
             && (p.payload ? usual_data(&ctx, f, acdc_flow_in(f), &p)
                           : usual_ack(&ctx, f, acdc_flow_in(f), params, &p));
     packet_free(copy);
