@@ -234,21 +234,32 @@ note_reported(struct acdc_flow *f)
     f->flags &= ~(uint32_t) ACDC_F_RX_NEWS;
 }
 
+/* A packet without payload that says nothing but ACK. */
+static inline bool
+is_pure_ack(const struct acdc_pkt *p)
+{
+    return !p->payload && !(p->tcp_flags & (ACDC_TCP_SYN | ACDC_TCP_FIN
+                                            | ACDC_TCP_RST));
+}
+
+/* Whether 'p' may have to report something. */
+static inline bool
+may_report(const struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    return (p->tcp_flags & (ACDC_TCP_ACK | ACDC_TCP_RST)) == ACDC_TCP_ACK
+           && (f->rx_pending || (f->flags & ACDC_F_RX_NEWS)
+               || is_pure_ack(p));
+}
+
 /* Reports to the sending side what arrived here: on a pure ACK always, on
  * data where it fits, else in a FACK when there is news. */
-static void
+static ACDC_NOINLINE void
 add_feedback(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
              uint8_t ecn, uint8_t reserved)
 {
     uint32_t pending = f->rx_pending;
-    bool pure = !p->payload
-                && !(p->tcp_flags & (ACDC_TCP_SYN | ACDC_TCP_FIN
-                                     | ACDC_TCP_RST));
+    bool pure = is_pure_ack(p);
 
-    if (!(p->tcp_flags & ACDC_TCP_ACK) || (p->tcp_flags & ACDC_TCP_RST)
-        || (!pure && !pending && !(f->flags & ACDC_F_RX_NEWS))) {
-        return;
-    }
     if (acdc_pkt_room(p) >= ACDC_OPT_FB_LEN
         && (pure || has_room_on_path(ctx, f, p))) {
         if (!pure && !pending) {
@@ -334,7 +345,9 @@ dress(struct acdc_ctx *ctx, struct acdc_flow *f,
         return;
     }
     /* First, as a processor waits where it copies what it just wrote. */
-    add_feedback(ctx, f, p, ecn, reserved);
+    if (may_report(f, p)) {
+        add_feedback(ctx, f, p, ecn, reserved);
+    }
     acdc_pkt_dress(p, ecn, reserved);
     if (acdc_unlikely(params->small_windows) && p->payload) {
         solicit_ack(ctx, f, params, p);
