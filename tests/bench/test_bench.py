@@ -117,6 +117,22 @@ def test_dpdk() -> None:
 
 
 @pytest.mark.skipif(read_env()["OVS_DPDK"] != "shared", reason="Open vSwitch without DPDK")
+def test_dpdk_with_two_threads() -> None:
+    result = bench(
+        *("dpdk", "--traffic", "mix", "--flows", "10", "--pmds", "2"),
+        *("--restarts", "1", "--pairs", "2", "--seconds", "0.1"),
+    )
+    (case,) = result["cases"]
+    assert case["state"]["bound"]["acdc"]["n_capable"] == 10
+    # Nanoseconds: a line is in nobody's cache that soon, nor on its way for that long.
+    assert len(case["lines"]) == 2
+    for turn in case["lines"]:
+        assert 1 < turn["before_ns"] < 1e6
+        assert 1 < turn["after_ns"] < 1e6
+        assert turn["bound_ns"] > 0
+
+
+@pytest.mark.skipif(read_env()["OVS_DPDK"] != "shared", reason="Open vSwitch without DPDK")
 def test_dpdk_says_what_a_command_was_refused_for() -> None:
     done = subprocess.run(
         [
