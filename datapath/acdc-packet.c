@@ -248,12 +248,35 @@ parse_network(struct acdc_pkt *p, uint32_t *ip_hlen, uint32_t *ip_len)
                                       : parse_ip6(p, avail, ip_hlen, ip_len);
 }
 
+/* acdc_pkt_find_usual() for IPv6, without extension headers. */
+static inline bool
+find_usual6(struct acdc_pkt *p)
+{
+    uint32_t l3_ofs = p->ethertype ? p->l3_ofs : ACDC_ETH_HLEN;
+    const uint8_t *ip = p->data + l3_ofs;
+
+    if (p->hlen < l3_ofs + ACDC_IP6_HLEN + ACDC_TCP_HLEN
+        || (p->ethertype ? p->ethertype : acdc_get16(p->data + 12))
+           != ACDC_ETHERTYPE_IP6
+        || ip[0] >> 4 != 6 || ip[6] != ACDC_IPPROTO_TCP) {
+        return false;
+    }
+    p->l3_ofs = (uint16_t) l3_ofs;
+    return true;
+}
+
 enum acdc_counter
 acdc_pkt_parse_unusual(struct acdc_pkt *p, uint16_t exid)
 {
     uint32_t ip_hlen, ip_len;
-    enum acdc_counter why = parse_network(p, &ip_hlen, &ip_len);
+    enum acdc_counter why;
 
+    if (acdc_likely(find_usual6(p))) {
+        return acdc_pkt_parse_tcp(p, exid, 6, ACDC_IP6_HLEN,
+                                  ACDC_IP6_HLEN
+                                  + (uint32_t) acdc_get16(acdc_pkt_ip(p) + 4));
+    }
+    why = parse_network(p, &ip_hlen, &ip_len);
     if (why != ACDC_N_COUNTERS) {
         return why;
     }

@@ -11,7 +11,7 @@
 /* These return the counter that says why not, or ACDC_N_COUNTERS.  'exid'
  * selects the options that are ours. */
 
-/* Parses a packet that acdc_pkt_find_usual() does not know. */
+/* Parses what acdc_pkt_find_usual() does not know. */
 enum acdc_counter acdc_pkt_parse_unusual(struct acdc_pkt *p, uint16_t exid);
 
 /* Any TCP options. */

@@ -361,6 +361,11 @@ test_untouched(void)
           ACDC_C_UNTOUCHED_LENGTH },
         { "IPv6 length beyond the packet", 1, 0, 4, 2, "\0\xff",
           ACDC_C_UNTOUCHED_LENGTH },
+        { "IPv6 length too short for TCP", 1, 0, 4, 2, "\0\x13",
+          ACDC_C_UNTOUCHED_LENGTH },
+        { "IPv6 of version 5", 1, 0, 0, 1, "\x50", ACDC_C_UNTOUCHED_LENGTH },
+        { "data offset 4 over IPv6", 1, 1, 12, 1, "\x40",
+          ACDC_C_UNTOUCHED_LENGTH },
         { "jumbogram", 1, 0, 4, 2, "\0\0", ACDC_C_UNTOUCHED_LENGTH },
         { "data offset 4", 0, 1, 12, 1, "\x40", ACDC_C_UNTOUCHED_LENGTH },
         { "data offset beyond the packet", 0, 1, 12, 1, "\xf0",
@@ -417,9 +422,9 @@ test_untouched(void)
     }
 
     /* Cut off anywhere: of any length, or with only that much linear. */
-    for (i = 0; i < 4; i++) {
+    for (i = 0; i < 10; i++) {
         struct tcp_spec s = { .v6 = i & 1, .flags = ACDC_TCP_ACK,
-                              .payload = 5, .vlans = i, .ip_opts = 8 };
+                              .payload = 5, .ip_opts = i < 4 ? 8 : 0 };
         uint32_t need, len;
         struct packet *p;
         bool pass = true;
