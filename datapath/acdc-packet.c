@@ -604,7 +604,7 @@ acdc_pkt_do_strip(struct acdc_pkt *p, uint16_t exid)
     if (!acdc_pkt_make_writable(p)) {
         return false;
     }
-    p->opt_flags &= (uint8_t) ~ACDC_O_OURS;
+    p->opt_flags &= (uint16_t) ~ACDC_O_OURS;
     p->fb_ofs = p->cap_ofs = 0;
     if (acdc_likely(ours == ACDC_O_FEEDBACK && fb_ofs == ACDC_TCP_HLEN)) {
         /* As we insert it. */

@@ -478,6 +478,29 @@ test_fack(void)
     sim_done(&s);
 }
 
+/* Of a SYN, too, which remains one. */
+static void
+test_forged_in_syn(void)
+{
+    struct tcp_spec spec;
+    struct packet *p;
+    struct sim s;
+    uint32_t ce, total;
+
+    sim_init(&s, NULL, NULL);
+    spec = sim_spec(&s, 0, ACDC_TCP_SYN, 0);
+    opt_mss(&spec, 1460);
+    opt_feedback(&spec, ACDC_OPT_EXID, 1, 2);
+    p = sim_egress(&s, 0, packet_make(&spec));
+    is_u64(sim_counter(&s, 0, ACDC_C_FORGED), 1,
+           "a SYN with a forged option is counted");
+    is_u64(sim_n_flows(&s, 0), 1, "and followed");
+    ok(packet_is_ours(p) && !packet_feedback(p, &ce, &total),
+       "with the capability and nothing else of ours");
+    packet_free_list(p);
+    sim_done(&s);
+}
+
 /* What a guest makes up is removed before it can be believed. */
 static void
 test_forged(void)
@@ -605,6 +628,7 @@ main(void)
     test_fack();
     test_fack_number();
     test_forged();
+    test_forged_in_syn();
     test_clean();
     test_clock_skew();
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
