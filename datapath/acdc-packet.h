@@ -10,7 +10,7 @@
 #include "acdc.h"
 
 /* acdc_pkt.opt_flags: what acdc_pkt_parse() found among the TCP options, and
- * whether the rest of the TCP header is as most are. */
+ * whether the rest of the TCP header was as most are: edits do not note that. */
 enum {
     ACDC_O_MSS = 1 << 0,
     ACDC_O_WSCALE = 1 << 1,

@@ -179,7 +179,8 @@ struct acdc_pkt {
     /* Set by the host. */
     uint8_t *data;              /* First byte.  Updated when it moves. */
     uint32_t len;               /* Bytes from 'data' to the end, updated. */
-    uint32_t hlen;              /* Of these, linear from 'data', updated. */
+    uint32_t hlen;              /* Of these, linear from 'data', updated: at most
+                                 * 'len'. */
     uint16_t l3_ofs;            /* Where IP begins if 'ethertype' is set. */
     uint16_t ethertype;         /* Of the IP header, host order, or 0: 'data'
                                  * is an Ethernet header and the engine

@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum { ROUNDS = 9, TURNS = 4000 };
@@ -88,8 +89,8 @@ main(int argc, char **argv)
     pthread_t thread;
     uint32_t i;
 
-    if (argc != 3) {
-        fputs("usage: line-transfer CPU CPU\n", stderr);
+    if (argc != 3 || !strcmp(argv[1], argv[2])) {
+        fputs("usage: line-transfer CPU CPU, two of them\n", stderr);
         return 2;
     }
     run_on(argv[1]);
