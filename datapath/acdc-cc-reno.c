@@ -4,12 +4,6 @@
 
 #include "acdc-law.h"
 
-static void
-reno_init(struct acdc_law *l)
-{
-    (void) l;
-}
-
 static uint32_t
 reno_cut(struct acdc_law *l, const struct acdc_law_env *e,
          enum acdc_cause cause)
@@ -28,7 +22,6 @@ acdc_cc_reno_grow(struct acdc_law *l, const struct acdc_law_env *e,
 
 const struct acdc_cc acdc_cc_reno = {
     .name = "reno",
-    .init = reno_init,
     .cut = reno_cut,
     .grow = acdc_cc_reno_grow,
 };

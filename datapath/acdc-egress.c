@@ -82,8 +82,7 @@ track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
            const struct acdc_params *params, struct acdc_pkt *p)
 {
     struct acdc_flow_in *in = acdc_flow_in(f);
-    uint32_t end = p->seq + p->payload
-                   + (p->tcp_flags & ACDC_TCP_FIN ? 1 : 0);
+    uint32_t end = acdc_pkt_end(p);
     struct acdc_law_env env;
 
     if (end == p->seq) {

@@ -401,7 +401,7 @@ acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
     bool first, offered;
 
     /* A server may take the data of a TCP Fast Open SYN (RFC 7413) or not. */
-    if ((f->state != ACDC_FLOW_SYN_RECEIVED && f->state != ACDC_FLOW_SYN_SENT)
+    if (!acdc_flow_in_handshake(f)
         || (p->ack != in->irs + 1 && p->ack != in->irs + 1 + f->rx_total)) {
         return false;
     }
@@ -448,7 +448,7 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
         repeat_options(f, p);
         return true;
     }
-    if ((f->state != ACDC_FLOW_SYN_SENT && f->state != ACDC_FLOW_SYN_RECEIVED)
+    if (!acdc_flow_in_handshake(f)
         || !seq_after(p->ack, f->snd_una) || seq_after(p->ack, f->snd_nxt)) {
         accept_offer(ctx, p);
         return false;

@@ -268,6 +268,18 @@ note_lost(struct acdc_flow *f, const struct acdc_pkt *p, enum report report)
     return more;
 }
 
+/* acdc_law_ack(), and what a cut entails. */
+static inline void
+law_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
+        const struct acdc_law_env *env, uint32_t acked, uint32_t ce,
+        uint32_t total)
+{
+    if (acdc_law_ack(&acdc_flow_in(f)->law, env, acked, ce, total)) {
+        acdc_flow_stop_timing(f);
+        ACDC_COUNT(ctx, CUTS_ECN, 1);
+    }
+}
+
 /* Gives an ACK to the law.  Sets '*duplicate' and '*update' for the window. */
 static void
 process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
@@ -336,10 +348,8 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
             acdc_flow_timeout(ctx, f, &env);
         }
     }
-    if ((acked || d_total)
-        && acdc_law_ack(&in->law, &env, acked, d_ce, d_total)) {
-        acdc_flow_stop_timing(f);
-        ACDC_COUNT(ctx, CUTS_ECN, 1);
+    if (acked || d_total) {
+        law_ack(ctx, f, &env, acked, d_ce, d_total);
     }
     if (loss && acdc_law_loss(&in->law, &env)) {
         acdc_flow_stop_timing(f);
@@ -353,14 +363,10 @@ give_to_law(struct acdc_ctx *ctx, struct acdc_flow *f,
             const struct acdc_params *params, uint32_t acked, uint32_t ce,
             uint32_t total)
 {
-    struct acdc_flow_in *in = acdc_flow_in(f);
     struct acdc_law_env env;
 
     acdc_flow_env(ctx, f, params, &env);
-    if (acdc_law_ack(&in->law, &env, acked, ce, total)) {
-        acdc_flow_stop_timing(f);
-        ACDC_COUNT(ctx, CUTS_ECN, 1);
-    }
+    law_ack(ctx, f, &env, acked, ce, total);
 }
 
 /* Raises '*edge' to 'to'.  'known': it has a value. */
@@ -541,8 +547,7 @@ finish_fack(struct acdc_ctx *ctx, struct acdc_flow *f,
 static inline void
 note_data(struct acdc_flow *f, const struct acdc_pkt *p, bool near)
 {
-    uint32_t end = p->seq + p->payload
-                   + (p->tcp_flags & ACDC_TCP_FIN ? 1 : 0);
+    uint32_t end = acdc_pkt_end(p);
 
     if (end != p->seq && seq_after(end, f->rcv_nxt)
         && !seq_after(p->seq, f->rcv_nxt + ACDC_PLAUSIBLE)

@@ -56,7 +56,7 @@ void
 acdc_law_switch(struct acdc_law *l, enum acdc_algorithm alg)
 {
     l->alg = (unsigned int) alg & 7;
-    if (acdc_cc(l)) {
+    if (acdc_cc(l) && acdc_cc(l)->init) {
         acdc_cc(l)->init(l);
     }
 }

@@ -82,7 +82,7 @@ enum acdc_cause { ACDC_CAUSE_ECN, ACDC_CAUSE_LOSS, ACDC_CAUSE_TIMEOUT };
 /* A congestion control algorithm.  See docs: "How to add an algorithm". */
 struct acdc_cc {
     const char *name;
-    /* Starts the union of struct acdc_law. */
+    /* Starts the union of struct acdc_law.  May be NULL. */
     void (*init)(struct acdc_law *);
     /* At the end of a round.  May be NULL. */
     void (*round)(struct acdc_law *, const struct acdc_params *);

@@ -252,16 +252,12 @@ parse_network(struct acdc_pkt *p, uint32_t *ip_hlen, uint32_t *ip_len)
 static inline bool
 find_usual6(struct acdc_pkt *p)
 {
-    uint32_t l3_ofs = p->ethertype ? p->l3_ofs : ACDC_ETH_HLEN;
-    const uint8_t *ip = p->data + l3_ofs;
+    const uint8_t *ip = acdc_pkt_find_ip(p, ACDC_ETHERTYPE_IP6, ACDC_IP6_HLEN);
 
-    if (p->hlen < l3_ofs + ACDC_IP6_HLEN + ACDC_TCP_HLEN
-        || (p->ethertype ? p->ethertype : acdc_get16(p->data + 12))
-           != ACDC_ETHERTYPE_IP6
-        || ip[0] >> 4 != 6 || ip[6] != ACDC_IPPROTO_TCP) {
+    if (!ip || ip[0] >> 4 != 6 || ip[6] != ACDC_IPPROTO_TCP) {
         return false;
     }
-    p->l3_ofs = (uint16_t) l3_ofs;
+    p->l3_ofs = (uint16_t) (ip - p->data);
     return true;
 }
 

@@ -61,6 +61,12 @@ static inline bool acdc_tcp_flags_are_plain(uint8_t tcp_flags)
     return (tcp_flags & ~(unsigned int) ACDC_TCP_PSH) == ACDC_TCP_ACK;
 }
 
+/* The sequence number after a segment that is no SYN. */
+static inline uint32_t acdc_pkt_end(const struct acdc_pkt *p)
+{
+    return p->seq + p->payload + (p->tcp_flags & ACDC_TCP_FIN ? 1 : 0);
+}
+
 /* A SYN and not a SYN-ACK. */
 static inline bool acdc_pkt_is_syn(const struct acdc_pkt *p)
 {

@@ -17,24 +17,34 @@ enum acdc_counter acdc_pkt_parse_unusual(struct acdc_pkt *p, uint16_t exid);
 /* Any TCP options. */
 enum acdc_counter acdc_pkt_walk_options(struct acdc_pkt *p, uint16_t exid);
 
-/* Sets 'l3_ofs' of what most packets are, TCP over IPv4 with neither VLAN tags
- * nor IP options and with at least the shortest headers at hand.  False if it
- * is something else. */
+/* The IP header of a packet of Ethernet type 'type' without VLAN tags, and with
+ * 'ip_hlen' bytes of it and the shortest TCP header at hand; NULL if 'p' is
+ * something else. */
+static ACDC_ALWAYS_INLINE const uint8_t *
+acdc_pkt_find_ip(const struct acdc_pkt *p, uint16_t type, uint32_t ip_hlen)
+{
+    uint32_t l3_ofs = p->ethertype ? p->l3_ofs : ACDC_ETH_HLEN;
+
+    if (p->hlen < l3_ofs + ip_hlen + ACDC_TCP_HLEN
+        || (p->ethertype ? p->ethertype : acdc_get16(p->data + 12)) != type) {
+        return NULL;
+    }
+    return p->data + l3_ofs;
+}
+
+/* Sets 'l3_ofs' of what most packets are, TCP over IPv4 without IP options.  False
+ * if it is something else. */
 static ACDC_ALWAYS_INLINE bool
 acdc_pkt_find_usual(struct acdc_pkt *p)
 {
-    uint32_t l3_ofs = p->ethertype ? p->l3_ofs : ACDC_ETH_HLEN;
-    const uint8_t *ip = p->data + l3_ofs;
+    const uint8_t *ip = acdc_pkt_find_ip(p, ACDC_ETHERTYPE_IP4, ACDC_IP4_HLEN);
 
-    if (p->hlen < l3_ofs + ACDC_IP4_HLEN + ACDC_TCP_HLEN
-        || (p->ethertype ? p->ethertype : acdc_get16(p->data + 12))
-           != ACDC_ETHERTYPE_IP4
-        || ip[0] != (4 << 4 | ACDC_IP4_HLEN / 4)
+    if (!ip || ip[0] != (4 << 4 | ACDC_IP4_HLEN / 4)
         || acdc_load16(ip + 6) & ACDC_BE16(ACDC_IP4_FRAGMENT)
         || ip[9] != ACDC_IPPROTO_TCP) {
         return false;
     }
-    p->l3_ofs = (uint16_t) l3_ofs;
+    p->l3_ofs = (uint16_t) (ip - p->data);
     return true;
 }
 

@@ -46,6 +46,16 @@ acdc_arena_reserve(void)
     pthread_mutex_unlock(&mutex);
     return reserved;
 }
+
+bool
+acdc_arena_clear(void *p, size_t size)
+{
+    /* A new mapping: with mprotect() the kernel would go on to count the memory
+     * as this process's, and madvise() does nothing after mlockall(). */
+    return mmap(p, size, PROT_NONE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0)
+           != MAP_FAILED;
+}
 #endif
 
 void

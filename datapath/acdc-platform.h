@@ -179,6 +179,8 @@ extern char *acdc_arena;                /* In acdc-platform-user.c. */
  * false if there are not enough.  acdc_create() calls it, before there can be
  * a link. */
 bool acdc_arena_reserve(void);
+/* Makes 'size' bytes at 'p' what nobody may access again, without memory. */
+bool acdc_arena_clear(void *p, size_t size);
 typedef uint32_t acdc_link;             /* In units of 8 bytes; 0: NULL. */
 
 /* Flows have two parts.  The arena is in groups, each of the first parts of some
@@ -208,12 +210,14 @@ static inline char *acdc_arena_next(char *flow)
  * these are whole pages, of up to 64 kB. */
 #define ACDC_FLOW6 ((size_t) 32)
 #define ACDC_GROUP6 ((ACDC_GROUP_FLOWS + 1) * ACDC_FLOW6)
-#define ACDC_ARENA_SIZE6 (ACDC_ARENA_SIZE / ACDC_GROUP * ACDC_GROUP6)
+/* Of the flows in SIZE bytes of the arena, whole groups. */
+#define ACDC_SIZE6(SIZE) ((SIZE) / ACDC_GROUP * ACDC_GROUP6)
+#define ACDC_ARENA_SIZE6 ACDC_SIZE6(ACDC_ARENA_SIZE)
 static inline void *acdc_arena6(const void *flow)
 {
     size_t ofs = (size_t) ((const char *) flow - acdc_arena);
 
-    return acdc_arena + ACDC_ARENA_SIZE + ofs / ACDC_GROUP * ACDC_GROUP6
+    return acdc_arena + ACDC_ARENA_SIZE + ACDC_SIZE6(ofs)
            + (ofs & (ACDC_GROUP - 1)) / (ACDC_FLOW / ACDC_FLOW6);
 }
 #define acdc_link_flow(L) \

@@ -142,8 +142,8 @@ static ACDC_ALWAYS_INLINE void
 acdc_table_find_second(struct acdc_pkt *p, enum acdc_dir dir)
 {
     struct acdc_flow *f = p->flow;
-    uintptr_t first = (uintptr_t) f;
-    uintptr_t other = (uintptr_t) acdc_link_follow(&f->next);
+    const struct acdc_flow *next = acdc_link_follow(&f->next);
+    uintptr_t first = (uintptr_t) f, other = (uintptr_t) next;
     uintptr_t differs = acdc_flow_differs(f, p);
 
     f = (struct acdc_flow *) (first ^ ((first ^ other) & -differs));

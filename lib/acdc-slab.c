@@ -23,11 +23,6 @@
 #include "ovs-thread.h"
 #include "util.h"
 
-/* Not everywhere. */
-#ifndef MAP_NORESERVE
-#define MAP_NORESERVE 0
-#endif
-
 COVERAGE_DEFINE(acdc_slab_ready);       /* Slabs that were there when needed. */
 COVERAGE_DEFINE(acdc_slab_late);        /* Small ones instead. */
 
@@ -471,25 +466,15 @@ place_put(char *p)
 static size_t
 size6(size_t size)
 {
-    return ROUND_UP(size / ACDC_GROUP * ACDC_GROUP6, get_page_size());
-}
-
-/* Makes 'size' bytes of the arena what nobody may access, without memory. */
-static bool
-clear(void *p, size_t size)
-{
-    /* A new mapping: with mprotect() the kernel would go on to count the memory
-     * as this process's, and madvise() does nothing after mlockall(). */
-    return mmap(p, size, PROT_NONE,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0)
-           != MAP_FAILED;
+    return ROUND_UP(ACDC_SIZE6(size), get_page_size());
 }
 
 /* Gives the memory of a place back. */
 static void
 place_clear(char *p, size_t mapped, bool v6)
 {
-    if (clear(p, mapped) && (!v6 || clear(acdc_arena6(p), size6(mapped)))) {
+    if (acdc_arena_clear(p, mapped)
+        && (!v6 || acdc_arena_clear(acdc_arena6(p), size6(mapped)))) {
         place_put(p);
     }
 }

@@ -115,7 +115,7 @@ def n_slots(flows: int) -> int:
 
 
 def build(source: str, target: Path, *options: str) -> None:
-    """A program or library that uses DPDK, of 'source' in this directory."""
+    """A program or library that may use DPDK, of 'source' in this directory."""
     flags = subprocess.run(
         ["pkg-config", "--cflags", "--libs", "libdpdk"], check=True, capture_output=True, text=True
     ).stdout.split()

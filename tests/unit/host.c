@@ -166,7 +166,7 @@ map_more(bool v6)
     char *p = flows.end ? flows.end : acdc_arena + ACDC_ARENA_ALIGN;
 
     if (mprotect(p, size, PROT_READ | PROT_WRITE)
-        || (v6 && mprotect(acdc_arena6(p), size / ACDC_GROUP * ACDC_GROUP6,
+        || (v6 && mprotect(acdc_arena6(p), ACDC_SIZE6(size),
                            PROT_READ | PROT_WRITE))) {
         abort();
     }
