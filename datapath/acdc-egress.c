@@ -48,7 +48,7 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (f->flags & ACDC_F_DOUBT) {
         return;
     }
-    acdc_flow_stop_timing(f);                       /* Karn's rule. */
+    f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;     /* Karn's rule. */
     acdc_flow_env(ctx, f, params, &env);
     if (!seq_after(p->seq, f->snd_una)
         && acdc_flow_is_overdue(ctx, f)) {
@@ -63,6 +63,7 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
         /* The tail, and no sign of loss: a tail loss probe (RFC 8985).  Its
          * answer will tell. */
     } else if (acdc_law_loss(&in->law, &env)) {
+        acdc_flow_time_next(f);
         ACDC_COUNT(ctx, CUTS_LOSS, 1);
     }
 }
@@ -84,6 +85,7 @@ track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
     struct acdc_flow_in *in = acdc_flow_in(f);
     uint32_t end = acdc_pkt_end(p);
     struct acdc_law_env env;
+    uint32_t beyond;
 
     if (end == p->seq) {
         return true;
@@ -97,10 +99,9 @@ track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
         return false;
     }
     ACDC_COUNT(ctx, EGRESS_BYTES, p->payload);
-    f->tx_total += p->payload;
-
     if (seq_before(p->seq, f->snd_una) && !seq_after(end, f->snd_una)) {
         /* A keep-alive or a very late copy. */
+        in->tx_beyond += p->payload;
         return true;
     }
     if ((f->flags & ACDC_F_EDGE)
@@ -108,10 +109,12 @@ track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
         /* Beyond what the peer itself can accept: it will not arrive.  A
          * guest cannot move snd_nxt, and with it the end of a cut, as far
          * away as it likes. */
+        in->tx_beyond += p->payload;
         return true;
     }
     if (!seq_after(end, f->snd_nxt)) {
         if (p->payload) {
+            in->tx_beyond += p->payload;
             note_retransmission(ctx, f, params, p, end);
         }
     } else {
@@ -122,12 +125,16 @@ track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
                 ACDC_COUNT(ctx, IDLE_RESTARTS, 1);
             }
         }
-        if (!(f->flags & (ACDC_F_RTT_PENDING | ACDC_F_DOUBT))) {
-            if (acdc_likely(!acdc_law_is_held(&in->law))) {
-                acdc_flow_time(ctx, f, end - 1);
-            } else if (f->snd_nxt == in->law.cut_end) {
-                acdc_flow_time(ctx, f, f->snd_nxt);
+        if (f->flags & ACDC_F_RTT_NEXT) {
+            f->flags ^= ACDC_F_RTT_NEXT;
+            if (!(f->flags & ACDC_F_DOUBT)) {
+                f->flags |= ACDC_F_RTT_PENDING;
+                f->rtt_us = ctx->now_us & 0xffffff;
             }
+        }
+        beyond = p->payload - (end - f->snd_nxt);
+        if (acdc_unlikely(beyond)) {
+            in->tx_beyond += beyond;
         }
         f->snd_nxt = end;
     }
@@ -164,7 +171,7 @@ renumber_ack(struct acdc_ctx *ctx, const struct acdc_flow *f,
         || !seq_before(p->seq, f->snd_nxt) || p->seq == f->snd_una - 1) {
         return;
     }
-    seq = f->snd_una + ((uint32_t) in->peer_window << in->peer_wscale);
+    seq = f->snd_una + ((uint32_t) in->peer_window << f->peer_wscale);
     if (seq_after(seq, f->snd_nxt)) {
         seq = f->snd_nxt;
     }
@@ -309,7 +316,7 @@ solicit_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
     uint32_t ecn = f->flags & (ACDC_F_ECN_SYN | ACDC_F_GUEST_ECN);
 
     f->flags &= ~(uint32_t) ACDC_F_SOLICITED;
-    if (in->law.wnd >= 4u * f->mss || p->gso || (f->flags & ACDC_F_DELAYS)
+    if (in->law.wnd >= 4u * f->mss || p->gso || in->delays
         || ecn == ACDC_F_ECN_SYN || !acdc_flow_enforced(f, params)) {
         return;
     }
@@ -445,9 +452,9 @@ acdc_egress(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n)
     struct acdc_pkt *end = pkts + n;
     struct acdc_pkt *p;
 
-    acdc_table_find(pkts, n, ACDC_EGRESS);
+    acdc_table_find(ctx, pkts, n, ACDC_EGRESS);
     for (p = pkts; p < end; p++) {
-        acdc_table_find_ahead(p, end, ACDC_EGRESS);
+        acdc_table_find_ahead(ctx, p, end, ACDC_EGRESS);
         if (p->ip_version) {
             egress(ctx, p);
             acdc_pkt_finish(p);

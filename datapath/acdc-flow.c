@@ -59,7 +59,7 @@ acdc_flow_start_law(const struct acdc_ctx *ctx, struct acdc_flow *f,
 
     acdc_flow_env(ctx, f, params, &env);
     acdc_law_init(&in->law, &env, acdc_flow_algorithm(f, params));
-    acdc_flow_stop_timing(f);
+    acdc_flow_time_next(f);
     f->flags |= ACDC_F_LAW;
 }
 
@@ -84,7 +84,7 @@ acdc_flow_note_delay(struct acdc_ctx *ctx, struct acdc_flow *f,
 
     in->prompt_acks = 0;
     f->flags &= ~(uint32_t) ACDC_F_SOLICITED;
-    f->flags |= ACDC_F_DELAYS;
+    in->delays = 1;
     ACDC_COUNT(ctx, FLOWS_DELAYED, 1);
     acdc_flow_env(ctx, f, params, &env);
     acdc_law_clamp(&in->law, &env);
@@ -98,6 +98,7 @@ acdc_flow_timeout(struct acdc_ctx *ctx, struct acdc_flow *f,
 
     ACDC_COUNT(ctx, TIMEOUTS, 1);
     acdc_law_timeout(&in->law, env);
+    acdc_flow_time_next(f);
     f->dupacks = 0;
 }
 

@@ -9,7 +9,6 @@
 static void
 note_options(struct acdc_flow *f, const struct acdc_pkt *p, bool guest)
 {
-    struct acdc_flow_in *in = acdc_flow_in(f);
     uint16_t mss = p->ip_version == 4 ? ACDC_MSS_DEFAULT4
                                       : ACDC_MSS_DEFAULT6;
     uint8_t wscale = p->wscale < ACDC_WSCALE_MAX ? p->wscale
@@ -34,7 +33,7 @@ note_options(struct acdc_flow *f, const struct acdc_pkt *p, bool guest)
     if (guest) {
         acdc_flow_set_guest_wscale(f, wscale);
     } else {
-        in->peer_wscale = in->out_wscale = wscale;
+        f->peer_wscale = f->out_wscale = wscale & 15;
     }
 }
 
@@ -42,12 +41,10 @@ note_options(struct acdc_flow *f, const struct acdc_pkt *p, bool guest)
 static void
 settle_wscale(struct acdc_flow *f)
 {
-    struct acdc_flow_in *in = acdc_flow_in(f);
-
     if (!(f->flags & ACDC_F_WSCALE_GUEST)
         || !(f->flags & ACDC_F_WSCALE_PEER)) {
         acdc_flow_set_guest_wscale(f, 0);
-        in->peer_wscale = in->out_wscale = 0;
+        f->peer_wscale = f->out_wscale = 0;
     }
 }
 
@@ -70,8 +67,7 @@ static void
 refine_wscale(struct acdc_ctx *ctx, struct acdc_flow *f,
               const struct acdc_params *params, struct acdc_pkt *p)
 {
-    struct acdc_flow_in *in = acdc_flow_in(f);
-    uint8_t finer = in->peer_wscale;
+    uint8_t finer = f->peer_wscale;
 
     if (!acdc_params_enforce(params) || !(p->opt_flags & ACDC_O_WSCALE)) {
         return;
@@ -79,9 +75,9 @@ refine_wscale(struct acdc_ctx *ctx, struct acdc_flow *f,
     while (finer && 1u << finer > f->mss) {
         finer--;
     }
-    if (finer < in->peer_wscale && acdc_pkt_make_writable(p)) {
+    if (finer < f->peer_wscale && acdc_pkt_make_writable(p)) {
         acdc_pkt_set_wscale(p, finer);
-        in->out_wscale = finer;
+        f->out_wscale = finer & 15;
         ACDC_COUNT(ctx, RESCALED, 1);
     }
 }
@@ -137,11 +133,9 @@ adapt_options(struct acdc_ctx *ctx, struct acdc_flow *f,
 static void
 repeat_options(const struct acdc_flow *f, struct acdc_pkt *p)
 {
-    struct acdc_flow_in *in = acdc_flow_in(f);
-
-    if (in->out_wscale != in->peer_wscale && (p->opt_flags & ACDC_O_WSCALE)
+    if (f->out_wscale != f->peer_wscale && (p->opt_flags & ACDC_O_WSCALE)
         && acdc_pkt_make_writable(p)) {
-        acdc_pkt_set_wscale(p, in->out_wscale);
+        acdc_pkt_set_wscale(p, f->out_wscale);
     }
     if (f->flags & ACDC_F_MSS_ALIGNED) {
         align_mss(p);
@@ -223,9 +217,10 @@ restart(struct acdc_ctx *ctx, struct acdc_flow *f)
     f->mss = 0;
     f->dupacks = 0;
     f->bad_feedback = 0;
-    in->prompt_acks = 0;
+    in->prompt_acks = in->delays = 0;
     in->out_window = in->peer_window = 0;
-    f->tx_total = in->fb_total = in->fb_ce = 0;
+    acdc_flow_set_tx_total(f, 0);
+    in->fb_total = in->fb_ce = 0;
     f->rcv_nxt = 0;
     f->rx_total = f->rx_ce = f->rx_pending = 0;
     in->srtt_us8 = 0;
@@ -263,6 +258,7 @@ acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     uint32_t end = p->seq + 1 + p->payload;
     const struct acdc_params *params;
     struct acdc_flow_in *in;
+    uint32_t total;
 
     if (!f) {
         return;
@@ -288,6 +284,7 @@ acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         f->flags |= reused ? ACDC_F_REUSED : 0;
     }
     acdc_flow_see(ctx, f);
+    total = acdc_flow_tx_total(f);
     /* Data of TCP Fast Open is not sent again with the SYN, but the SYN-ACK may
      * acknowledge it. */
     if (!in->n_syns || f->snd_una != p->seq || seq_after(end, f->snd_nxt)) {
@@ -297,7 +294,7 @@ acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         in->n_syns++;
     }
     f->snd_una = p->seq;
-    f->tx_total += p->payload;
+    acdc_flow_set_tx_total(f, total + p->payload);
     note_options(f, p, true);
     if ((p->tcp_flags & (ACDC_TCP_ECE | ACDC_TCP_CWR))
         == (ACDC_TCP_ECE | ACDC_TCP_CWR)) {
@@ -412,7 +409,7 @@ acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
     if (first) {
         f->snd_una = p->seq;
         f->snd_nxt = p->seq + 1 + p->payload;
-        f->tx_total = p->payload;
+        acdc_flow_set_tx_total(f, p->payload);
         note_options(f, p, true);
     }
     offered = (f->flags & ACDC_F_PEER) && offer(ctx, f, params, p);
@@ -469,6 +466,6 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
                               && (f->flags & ACDC_F_PEER));
     acdc_flow_set_state(ctx, f, ACDC_FLOW_ESTABLISHED);
     f->peer_edge = p->ack + acdc_pkt_window(p);
-    in->peer_window = (uint16_t) (acdc_pkt_window(p) >> in->peer_wscale);
+    in->peer_window = (uint16_t) (acdc_pkt_window(p) >> f->peer_wscale);
     return true;
 }

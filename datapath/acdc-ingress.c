@@ -128,7 +128,7 @@ read_feedback(struct acdc_ctx *ctx, struct acdc_flow *f,
         ACDC_COUNT(ctx, FEEDBACK_STALE, 1);
         return REPORT_NONE;
     }
-    if (seq_after(total, f->tx_total) || new_ce > new_total) {
+    if (seq_after(total, acdc_flow_tx_total(f)) || new_ce > new_total) {
         ACDC_COUNT(ctx, FEEDBACK_BAD, 1);
         if (f->bad_feedback < ACDC_FEEDBACK_RESYNC - 1) {
             f->bad_feedback++;
@@ -138,7 +138,7 @@ read_feedback(struct acdc_ctx *ctx, struct acdc_flow *f,
          * count differently.  Count from here; what is on its way will be
          * reported too. */
         new_total = new_ce = 0;
-        f->tx_total = total + (f->snd_nxt - p->ack);
+        acdc_flow_set_tx_total(f, total + (f->snd_nxt - p->ack));
     }
     *d_total = new_total;
     *d_ce = new_ce;
@@ -173,18 +173,27 @@ note_silence(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
 }
 
+/* Takes the round-trip time if 'ack' ends what is being timed, and has the next
+ * timed. */
 static ACDC_NOINLINE void
 sample_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
            const struct acdc_params *params, uint32_t ack)
 {
     struct acdc_flow_in *in = acdc_flow_in(f);
     uint32_t rtt, srtt_us8 = in->srtt_us8;
+    bool pending = f->flags & ACDC_F_RTT_PENDING;
 
-    if (!seq_after(ack, in->law.cut_end)) {
+    if ((pending || acdc_law_is_held(&in->law))
+        && !seq_after(ack, in->law.cut_end)) {
         return;
     }
-    acdc_flow_stop_timing(f);
-    rtt = (ctx->now_us - in->rtt_us) & 0xffffff;
+    /* The law would do so with this ACK anyway. */
+    acdc_law_leave_cut(&in->law, ack);
+    acdc_flow_time_next(f);
+    if (!pending) {
+        return;
+    }
+    rtt = (ctx->now_us - f->rtt_us) & 0xffffff;
     /* Another thread's clock may be a little behind. */
     if (!rtt || rtt > 0xffffff - ACDC_RTT_SKEW_US) {
         rtt = 1;
@@ -256,7 +265,7 @@ static bool
 note_lost(struct acdc_flow *f, const struct acdc_pkt *p, enum report report)
 {
     struct acdc_flow_in *in = acdc_flow_in(f);
-    uint16_t lost = lost_units(f->tx_total - in->fb_total);
+    uint16_t lost = lost_units(acdc_flow_tx_total(f) - in->fb_total);
     bool more;
 
     if (report != REPORT_GOOD || p->ack != f->snd_nxt
@@ -275,7 +284,7 @@ law_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
         uint32_t total)
 {
     if (acdc_law_ack(&acdc_flow_in(f)->law, env, acked, ce, total)) {
-        acdc_flow_stop_timing(f);
+        acdc_flow_time_next(f);
         ACDC_COUNT(ctx, CUTS_ECN, 1);
     }
 }
@@ -317,7 +326,7 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
             f->flags &= ~(uint32_t) ACDC_F_SACK_LOSS;
         }
         f->active = (uint16_t) ctx->now_ms;
-        if (f->flags & ACDC_F_RTT_PENDING) {
+        if (!(f->flags & ACDC_F_RTT_NEXT)) {
             sample_rtt(ctx, f, params, p->ack);
         }
         if (acdc_unlikely(params->small_windows)) {
@@ -352,7 +361,7 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
         law_ack(ctx, f, &env, acked, d_ce, d_total);
     }
     if (loss && acdc_law_loss(&in->law, &env)) {
-        acdc_flow_stop_timing(f);
+        acdc_flow_time_next(f);
         ACDC_COUNT(ctx, CUTS_LOSS, 1);
     }
 }
@@ -384,7 +393,7 @@ peer_window(struct acdc_flow *f, struct acdc_flow_in *in,
             const struct acdc_pkt *p, bool near, bool edge_known)
 {
     uint16_t raw = acdc_pkt_window(p);
-    uint32_t own = (uint32_t) raw << in->peer_wscale;
+    uint32_t own = (uint32_t) raw << f->peer_wscale;
 
     if (acdc_likely(near)) {
         in->peer_window = raw;
@@ -463,7 +472,7 @@ enforce(struct acdc_ctx *ctx, struct acdc_flow *f, bool enforced,
     struct acdc_flow_in *in = acdc_flow_in(f);
 
     /* The window of a SYN is not scaled (RFC 7323 section 2.2). */
-    unsigned int scale = syn ? 0 : in->out_wscale;
+    unsigned int scale = syn ? 0 : f->out_wscale;
     /* As a congestion window is of what is in flight (RFC 6675, "pipe"): else
      * a guest could send nothing new until a hole is filled, and would learn
      * of the loss of what it sends again by its timer alone. */
@@ -497,7 +506,7 @@ enforce(struct acdc_ctx *ctx, struct acdc_flow *f, bool enforced,
         return true;
     }
 
-    in->out_window = syn ? (uint16_t) (field >> in->out_wscale) : field;
+    in->out_window = syn ? (uint16_t) (field >> f->out_wscale) : field;
     note_offer(ctx, f, in, p->tcp_flags & ACDC_TCP_ACK ? p->ack : f->snd_una,
                (uint32_t) field << scale, own, f->flags & ACDC_F_EDGE);
     return true;
@@ -518,7 +527,7 @@ finish_fack(struct acdc_ctx *ctx, struct acdc_flow *f,
     uint32_t told_edge = f->flags & ACDC_F_BEHIND
                          ? right_edge
                          : f->snd_una
-                           + ((uint32_t) told_window << in->out_wscale);
+                           + ((uint32_t) told_window << f->out_wscale);
     uint32_t own = peer_window(f, in, p, near, f->flags & ACDC_F_EDGE);
     uint32_t edge;
 
@@ -530,7 +539,7 @@ finish_fack(struct acdc_ctx *ctx, struct acdc_flow *f,
         return;
     }
     enforce(ctx, f, true, p, own, near, false, false, false);
-    edge = p->ack + ((uint32_t) in->out_window << in->out_wscale);
+    edge = p->ack + ((uint32_t) in->out_window << f->out_wscale);
     if (!seq_after(edge, told_edge)) {
         in->peer_window = heard_window;
         in->out_window = told_window;
@@ -579,7 +588,7 @@ static ACDC_NOINLINE void
 note_told(struct acdc_flow *f, const struct acdc_pkt *p, bool near)
 {
     struct acdc_flow_in *in = acdc_flow_in(f);
-    uint32_t edge = p->ack + ((uint32_t) acdc_pkt_window(p) << in->out_wscale);
+    uint32_t edge = p->ack + ((uint32_t) acdc_pkt_window(p) << f->out_wscale);
 
     if ((f->flags & ACDC_F_EDGE) && (p->tcp_flags & ACDC_TCP_ACK) && near) {
         raise_edge(&in->right_edge, edge, true);
@@ -612,10 +621,10 @@ usual_window(struct acdc_ctx *ctx, struct acdc_flow *f,
              struct acdc_flow_in *in, const struct acdc_pkt *p)
 {
     uint32_t own = peer_window(f, in, p, true, true);
-    uint16_t field = window_field(f, in, true, own, in->out_wscale, 0);
+    uint16_t field = window_field(f, in, true, own, f->out_wscale, 0);
 
     in->out_window = field;
-    note_offer(ctx, f, in, p->ack, (uint32_t) field << in->out_wscale, own,
+    note_offer(ctx, f, in, p->ack, (uint32_t) field << f->out_wscale, own,
                true);
     return field;
 }
@@ -643,7 +652,8 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
     acdc_pkt_get_feedback(p, &ce, &total);
     new_total = total - in->fb_total;
     new_ce = ce - in->fb_ce;
-    if (seq_before(total, in->fb_total) || seq_after(total, f->tx_total)
+    if (seq_before(total, in->fb_total)
+        || seq_after(total, acdc_flow_tx_total(f))
         || new_ce > new_total || !acdc_pkt_make_writable(p)) {
         return false;
     }
@@ -654,11 +664,11 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
     in->silent = 0;
     f->snd_una = ack;
     f->active = (uint16_t) ctx->now_ms;
-    if (f->flags & ACDC_F_RTT_PENDING) {
+    if (!(f->flags & ACDC_F_RTT_NEXT)) {
         sample_rtt(ctx, f, params, ack);
     }
     if (ack == f->snd_nxt) {
-        in->lost = lost_units(f->tx_total - total);
+        in->lost = lost_units(acdc_flow_tx_total(f) - total);
     }
     if (!acdc_law_usual_ack(&in->law, params, f->mss, ack, f->snd_nxt, acked,
                             flight, new_ce, new_total)) {
@@ -866,9 +876,9 @@ acdc_ingress(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n)
     struct acdc_pkt *end = pkts + n;
     struct acdc_pkt *p;
 
-    acdc_table_find(pkts, n, ACDC_INGRESS);
+    acdc_table_find(ctx, pkts, n, ACDC_INGRESS);
     for (p = pkts; p < end; p++) {
-        acdc_table_find_ahead(p, end, ACDC_INGRESS);
+        acdc_table_find_ahead(ctx, p, end, ACDC_INGRESS);
         if (p->ip_version) {
             ingress(ctx, p);
         }

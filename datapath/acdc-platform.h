@@ -44,7 +44,7 @@ typedef u64 acdc_a64;
 #define acdc_a32_read(P) READ_ONCE(*(P))
 #define acdc_a32_set(P, V) WRITE_ONCE(*(P), V)
 /* Of what others write under a lock, to guess what will be needed. */
-#define acdc_hint32(P) data_race(READ_ONCE(*(P)))
+#define acdc_hint(P) data_race(READ_ONCE(*(P)))
 #define acdc_a64_read(P) READ_ONCE(*(P))
 /* Counters live in per-CPU slots and are only added to with bottom halves
  * off, so no two writers meet. */
@@ -152,9 +152,9 @@ typedef uint64_t acdc_a64;
 #define acdc_a32_read(P) __atomic_load_n(P, __ATOMIC_RELAXED)
 #define acdc_a32_set(P, V) __atomic_store_n(P, V, __ATOMIC_RELAXED)
 #ifdef __SANITIZE_THREAD__
-#define acdc_hint32(P) 0u
+#define acdc_hint(P) 0u
 #else
-#define acdc_hint32(P) acdc_a32_read(P)
+#define acdc_hint(P) __atomic_load_n(P, __ATOMIC_RELAXED)
 #endif
 #define acdc_a64_read(P) __atomic_load_n(P, __ATOMIC_RELAXED)
 #define acdc_a64_add(P, V) \

@@ -75,8 +75,8 @@ enum {
     ACDC_F_SACK_PEER = 1 << 8,
     ACDC_F_ECN_SYN = 1 << 9,        /* ECN-setup SYN, RFC 3168. */
     ACDC_F_GUEST_ECN = 1 << 10,     /* And ECN-setup SYN-ACK. */
-    ACDC_F_RTT_PENDING = 1 << 11,   /* rtt_us is valid, see
-                                     * acdc_flow_time(). */
+    ACDC_F_RTT_PENDING = 1 << 11,   /* A segment is being timed.  Not with
+                                     * the next. */
     ACDC_F_EDGE = 1 << 12,          /* right_edge and peer_edge are valid. */
     ACDC_F_FIN_GUEST = 1 << 13,     /* snd_nxt is the number after a FIN. */
     ACDC_F_FIN_PEER = 1 << 14,      /* And rcv_nxt. */
@@ -97,8 +97,8 @@ enum {
                                      * was in flight. */
     ACDC_F_SOLICITED = 1 << 24,     /* The last data of the guest's was sent
                                      * with CWR, see solicit_ack(). */
-    ACDC_F_DELAYS = 1 << 25,        /* The far guest did not acknowledge that
-                                     * at once when it mattered. */
+    ACDC_F_RTT_NEXT = 1 << 25,      /* The next one of new data will be, see
+                                     * acdc_flow_time_next(). */
     ACDC_F_BEHIND = 1 << 26,        /* The guest does not know snd_una yet, of
                                      * which a FACK told. */
     ACDC_F_SACK_LOSS = 1 << 27,     /* SACK showed loss in this window. */
@@ -110,10 +110,10 @@ enum {
  * as they need, what is not needed at the same time shares memory, and it is in
  * two parts (see acdc_flow_in()).
  *
- * This one is all that a packet from the guest needs, but for one in a round-trip
- * time, and all that both directions write with each packet: 64 bytes in
- * userspace, a cache line, so that where the directions are on different
- * processors a single one goes to and fro. */
+ * This one is all that most packets from the guest need, and all that both
+ * directions write with each packet: 64 bytes in userspace, a cache line, so that
+ * where the directions are on different processors a single one goes to and
+ * fro. */
 struct acdc_flow {
     /* Found by, immutable but for 'next' (table lock, RCU). */
     acdc_link next;
@@ -143,8 +143,9 @@ struct acdc_flow {
             /* Sender side: data of the guest. */
             uint32_t snd_una;   /* In the handshake the guest's ISS. */
             uint32_t snd_nxt;
-            uint32_t tx_total;  /* Payload bytes sent, with
-                                 * retransmissions. */
+            uint32_t rtt_us : 24;       /* When what is timed was sent. */
+            uint32_t peer_wscale : 4;   /* The peer's windows. */
+            uint32_t out_wscale : 4;    /* What the guest believes that is. */
             uint32_t peer_edge; /* Highest ever offered by the peer. */
             /* Receiver side: data to the guest. */
             uint32_t rcv_nxt;   /* Highest seen. */
@@ -166,9 +167,9 @@ struct acdc_flow_in {
     uint32_t prompt_acks : 5;   /* Of one segment, in a row, up to
                                  * ACDC_PROMPT_ACKS, see
                                  * acdc_flow_is_prompt(). */
-    uint32_t rtt_us : 24;       /* When what is timed was sent. */
-    uint32_t peer_wscale : 4;   /* The peer's windows. */
-    uint32_t out_wscale : 4;    /* What the guest believes that is. */
+    uint32_t delays : 1;        /* The far guest did not acknowledge at once
+                                 * what had CWR when it mattered. */
+    uint32_t tx_beyond;         /* See acdc_flow_tx_total(). */
     uint32_t right_edge;        /* Highest ever offered to the guest. */
     uint16_t peer_window;       /* Window field of the last ACK, raw, ... */
     uint16_t out_window;        /* ... and as the guest got it. */
@@ -610,25 +611,33 @@ acdc_flow_env(const struct acdc_ctx *ctx, const struct acdc_flow *f,
                             >> 32);
 }
 
-/* Round-trip times.  One segment is timed at once: it is sent now, and as soon as
- * more than 'seq' is acknowledged its time is known.  'seq' is where a cut of the
- * window ends, so that one field serves both: while that holds, what is sent
- * first after it is timed.  A cut ends what is being timed. */
+/* Payload bytes that the guest sent, with retransmissions.  It grows as snd_nxt
+ * does but for these, and has no field of its own that all data would write. */
+static inline uint32_t
+acdc_flow_tx_total(const struct acdc_flow *f)
+{
+    return f->snd_nxt + acdc_flow_in(f)->tx_beyond;
+}
+
 static inline void
-acdc_flow_time(const struct acdc_ctx *ctx, struct acdc_flow *f, uint32_t seq)
+acdc_flow_set_tx_total(struct acdc_flow *f, uint32_t total)
+{
+    acdc_flow_in(f)->tx_beyond = total - f->snd_nxt;
+}
+
+/* Round-trip times.  One segment is timed at once, the first of new data that is
+ * sent after this: as soon as more than law.cut_end is acknowledged, which is
+ * snd_nxt now, its time is known.  No cut holds, or it was made just now, which
+ * ends what was being timed: its end is in the same field. */
+static inline void
+acdc_flow_time_next(struct acdc_flow *f)
 {
     struct acdc_flow_in *in = acdc_flow_in(f);
 
-    f->flags |= ACDC_F_RTT_PENDING;
-    in->rtt_us = ctx->now_us & 0xffffff;
-    in->law.cut_end = seq;
+    in->law.cut_end = f->snd_nxt;
+    f->flags = (f->flags & ~(uint32_t) ACDC_F_RTT_PENDING) | ACDC_F_RTT_NEXT;
 }
 
-static inline void
-acdc_flow_stop_timing(struct acdc_flow *f)
-{
-    f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;
-}
 
 static inline bool
 acdc_state_is_half_open(enum acdc_flow_state state)

@@ -695,9 +695,9 @@ flow_info(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
     fi->capable = f->flags & ACDC_F_CAPABLE;
     fi->guest_ecn = f->flags & ACDC_F_GUEST_ECN;
     fi->sack = (f->flags & ACDC_F_SACK_GUEST) && (f->flags & ACDC_F_SACK_PEER);
-    fi->rescaled = in->peer_wscale != in->out_wscale;
+    fi->rescaled = f->peer_wscale != f->out_wscale;
     fi->wscale_local = acdc_flow_guest_wscale(f);
-    fi->wscale_remote = in->peer_wscale;
+    fi->wscale_remote = f->peer_wscale;
     fi->mss = f->mss;
     fi->beta = params->beta;
     fi->alpha = acdc_law_alpha(&in->law);
@@ -707,7 +707,7 @@ flow_info(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
     fi->rx_total = f->rx_total;
     fi->rx_ce = f->rx_ce;
     fi->idle_ms = acdc_flow_idle_ms(f, now_ms);
-    fi->offered = (uint32_t) in->out_window << in->out_wscale;
+    fi->offered = (uint32_t) in->out_window << f->out_wscale;
     fi->in_flight = f->snd_nxt - f->snd_una;
     fi->snd_una = f->snd_una;
     fi->snd_nxt = f->snd_nxt;

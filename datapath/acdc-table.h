@@ -99,8 +99,8 @@ acdc_flow_differs(const struct acdc_flow *f, const struct acdc_pkt *p)
 }
 
 /* What a packet needs of a flow's other part, which may begin anywhere in a cache
- * line: of the guest what acdc_flow_time() writes, to the guest as far as the law's
- * window, or with feedback all of it.  'f' is in the cache or acdc_nil(). */
+ * line: as far as the law's window, or with feedback all of it.  'f' is in the
+ * cache or acdc_nil(). */
 static ACDC_ALWAYS_INLINE void
 acdc_flow_prefetch_in(const struct acdc_flow *f, const struct acdc_pkt *p)
 {
@@ -157,16 +157,19 @@ acdc_table_find_second(struct acdc_pkt *p, enum acdc_dir dir)
     }
 }
 
-/* Has one: it is rare.  And data of the guest asks whether anything is timed. */
+/* Has one: it is rare.  And data of the guest asks whether it may follow a pause,
+ * for which acdc_flow_is_overdue() needs the other part. */
 static ACDC_ALWAYS_INLINE void
-acdc_table_find_third(struct acdc_pkt *p, enum acdc_dir dir)
+acdc_table_find_third(const struct acdc_ctx *ctx, struct acdc_pkt *p,
+                      enum acdc_dir dir)
 {
     if (acdc_unlikely(acdc_flow_differs(p->flow, p))) {
         p->flow = acdc_link_follow(&p->flow->next);
         ACDC_PREFETCH(p->flow);
         acdc_flow_prefetch_in(p->flow, p);
     } else if (dir == ACDC_EGRESS && p->payload
-               && !(acdc_hint32(&p->flow->flags) & ACDC_F_RTT_PENDING)) {
+               && (uint16_t) (ctx->now_ms - acdc_hint(&p->flow->active))
+                  >= ACDC_RTO_MIN_MS) {
         acdc_flow_prefetch_in(p->flow, p);
     }
 }
@@ -184,7 +187,8 @@ acdc_table_set_no_key(struct acdc_pkt *p)
  * theirs, and by the time it is used in the cache.  The next, to be called with
  * each packet in order before it is processed, goes on. */
 static ACDC_ALWAYS_INLINE void
-acdc_table_find(struct acdc_pkt *pkts, unsigned int n, enum acdc_dir dir)
+acdc_table_find(const struct acdc_ctx *ctx, struct acdc_pkt *pkts,
+                unsigned int n, enum acdc_dir dir)
 {
     unsigned int i;
 
@@ -195,19 +199,19 @@ acdc_table_find(struct acdc_pkt *pkts, unsigned int n, enum acdc_dir dir)
         acdc_table_find_second(&pkts[i], dir);
     }
     for (i = 0; i < n && i < ACDC_AHEAD; i++) {
-        acdc_table_find_third(&pkts[i], dir);
+        acdc_table_find_third(ctx, &pkts[i], dir);
     }
 }
 
 static ACDC_ALWAYS_INLINE void
-acdc_table_find_ahead(struct acdc_pkt *p, const struct acdc_pkt *end,
-                      enum acdc_dir dir)
+acdc_table_find_ahead(const struct acdc_ctx *ctx, struct acdc_pkt *p,
+                      const struct acdc_pkt *end, enum acdc_dir dir)
 {
     if (end - p > 2 * ACDC_AHEAD) {
         acdc_table_find_second(p + 2 * ACDC_AHEAD, dir);
     }
     if (end - p > ACDC_AHEAD) {
-        acdc_table_find_third(p + ACDC_AHEAD, dir);
+        acdc_table_find_third(ctx, p + ACDC_AHEAD, dir);
     }
 }
 

@@ -31,7 +31,8 @@ test_arithmetic(uint32_t segment, unsigned int n, uint32_t start)
     for (i = 0; i < 2; i++) {
         struct acdc_flow *f = sim_flow(&s, (int) i);
 
-        f->tx_total = f->rx_total = f->rx_ce = start;
+        f->rx_total = f->rx_ce = start;
+        acdc_flow_set_tx_total(f, start);
         acdc_flow_in(f)->fb_total = acdc_flow_in(f)->fb_ce = start;
     }
     for (i = 0; i < n; i++) {
