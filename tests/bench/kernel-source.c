@@ -106,7 +106,7 @@ main(int argc, char **argv)
     n_packets = (uint32_t) atoi(argv[6]);
     rounds = (uint32_t) atoi(argv[7]);
     /* Handshakes, and the first data without ACKs. */
-    while (visits[NETWORK].round < 3 + lag) {
+    while (visits[NETWORK].round < HANDSHAKE + lag) {
         send_batch(GUEST);
         send_batch(NETWORK);
     }

@@ -34,6 +34,7 @@ enum {
     CE_EVERY = 16,              /* One segment of so many is marked. */
     LAG = 64,                   /* Packets between data and its ACK, least. */
     SYN_WINDOW = 44,            /* Segments that a SYN's window has room for. */
+    HANDSHAKE = 4,              /* Rounds, see handshake(). */
 };
 
 enum { FIN = 1, SYN = 2, ACK = 16 };
@@ -126,14 +127,16 @@ make_frame(uint8_t *eth, int side, uint32_t slot, bool up,
     return (uint16_t) (14 + len < FRAME_MIN ? FRAME_MIN : 14 + len);
 }
 
-/* Round 0: SYNs; round 1: SYN-ACKs; round 2: ACKs.  Numbers begin at 0. */
+/* Round 0: SYNs; round 1: SYN-ACKs; round 2: ACKs; round 3: ACKs of those who
+ * listen, whose SYN-ACKs' windows are not scaled, and of few connections more than
+ * these have room for is sent at once.  Numbers begin at 0. */
 static void
 handshake(int side, uint32_t round, bool *up, struct segment *s)
 {
     /* Whoever sends the data connects. */
-    *up = (side == GUEST) == (round != 1);
+    *up = (side == GUEST) == (round % 2 == 0);
     s->flags = round == 0 ? SYN : round == 1 ? SYN | ACK : ACK;
-    s->seq = round == 2;
+    s->seq = round > 1;
     s->ack = round > 0;
     if (side == NETWORK) {
         s->capability = round < 2;
@@ -197,7 +200,7 @@ struct visits {
 static uint64_t
 lead(const struct visits *v)
 {
-    return v->round < 3 ? n_slots : (uint64_t) lag * n_slots;
+    return v->round < HANDSHAKE ? n_slots : (uint64_t) lag * n_slots;
 }
 
 /* Makes the next frame.  Returns its length, 0 if the visit has none. */
@@ -208,10 +211,10 @@ next_frame(struct visits *v, int side, uint8_t *frame)
     uint16_t len = 0;
     bool up;
 
-    if (v->round < 3) {
+    if (v->round < HANDSHAKE) {
         handshake(side, v->round, &up, &s);
         len = make_frame(frame, side, v->turn, up, &s);
-    } else if (stream(side, v->slot, v->round - 3, &up, &s)) {
+    } else if (stream(side, v->slot, v->round - HANDSHAKE, &up, &s)) {
         len = make_frame(frame, side, v->slot, up, &s);
     }
     v->pos++;
@@ -254,7 +257,7 @@ init_frames(uint32_t slots, uint32_t data, uint32_t acks)
 static inline void
 large_frames(void)
 {
-    /* Before the first ACK that has a scaled window. */
+    /* In flight before the first ACK for data. */
     uint32_t most = (lag / (n_data + n_acks) + 1) * n_data;
 
     n_segments = most < SYN_WINDOW ? SYN_WINDOW / most : 1;

@@ -157,7 +157,7 @@ receive(uint16_t port __rte_unused, uint16_t queue __rte_unused,
     }
 
     limit = atomic_load_explicit(&other->done, memory_order_acquire);
-    if (own->visits.round < 3) {
+    if (own->visits.round < HANDSHAKE) {
         limit += lead(&own->visits);
     } else {
         limit += RTE_MIN(lead(&own->visits), (uint64_t) LEAD);

@@ -169,7 +169,7 @@ send_some(struct way *way, const struct way *other, int side)
     /* What the switch has dealt with of the other side's. */
     limit = other->arrived == other->sent
             ? other->visits.pos : other->on_way[other->arrived % RING].visit;
-    if (way->visits.round < 3) {
+    if (way->visits.round < HANDSHAKE) {
         limit += lead(&way->visits);
     } else {
         limit += RTE_MIN(lead(&way->visits), (uint64_t) LEAD);
