@@ -358,6 +358,64 @@ test_small_windows(void)
     }
 }
 
+/* The other end acknowledges all it got but the last 'n' bytes. */
+static void
+ack_but(struct sim *s, uint32_t n)
+{
+    s->guest[1].rcv_nxt -= n;
+    packet_free(sim_ack(s, 1));
+    s->guest[1].rcv_nxt += n;
+}
+
+/* What is timed: the first new data after an ACK that ended the time before, and
+ * nothing that was under way then. */
+static void
+test_timing(void)
+{
+    struct acdc_params params = acdc_params_default;
+    struct acdc_flow_in before;
+    struct acdc_flow *f;
+    struct sim s;
+
+    connect(&s, &params);
+    f = sim_flow(&s, 0);
+    before = *acdc_flow_in(f);
+    sim_data(&s, 0, 1448, false);
+    s.now += SIM_MS;
+    sim_data(&s, 0, 1448, false);
+    ok(!memcmp(&before, acdc_flow_in(f), sizeof before),
+       "new data does not write what only ACKs need");
+    s.now += SIM_MS;
+    ack_but(&s, 1448);
+    is_u64(sim_counter(&s, 0, ACDC_C_RTT_SAMPLES), 1, "the first was timed");
+    is_u64(info(&s, 0).srtt_us, 2000, "until its ACK");
+    s.now += SIM_MS;
+    sim_data(&s, 0, 1448, false);
+    s.now += SIM_MS;
+    ack_but(&s, 1448);
+    is_u64(sim_counter(&s, 0, ACDC_C_RTT_SAMPLES), 1,
+           "the second, under way then, is not");
+    s.now += SIM_MS;
+    ack_but(&s, 0);
+    is_u64(sim_counter(&s, 0, ACDC_C_RTT_SAMPLES), 2, "the third is");
+    is_u64(info(&s, 0).srtt_us, 2000, "from when it was sent");
+
+    /* Karn's rule. */
+    sim_data(&s, 0, 1448, false);
+    s.now += SIM_MS;
+    s.guest[0].snd_nxt -= 1448;
+    sim_data(&s, 0, 1448, false);
+    s.now += SIM_MS;
+    ack_but(&s, 0);
+    is_u64(sim_counter(&s, 0, ACDC_C_RTT_SAMPLES), 2,
+           "what was sent again is not");
+    sim_data(&s, 0, 1448, false);
+    s.now += 3 * SIM_MS;
+    ack_but(&s, 0);
+    is_u64(sim_counter(&s, 0, ACDC_C_RTT_SAMPLES), 3, "what follows is");
+    sim_done(&s);
+}
+
 static void
 test_law(void)
 {
@@ -1312,6 +1370,7 @@ main(void)
     for (scale = -1; scale <= 10; scale++) {
         test_rewriting(scale);
     }
+    test_timing();
     test_law();
     test_small_windows();
     for (int i = 0; i < 8; i++) {
