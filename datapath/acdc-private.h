@@ -75,8 +75,8 @@ enum {
     ACDC_F_SACK_PEER = 1 << 8,
     ACDC_F_ECN_SYN = 1 << 9,        /* ECN-setup SYN, RFC 3168. */
     ACDC_F_GUEST_ECN = 1 << 10,     /* And ECN-setup SYN-ACK. */
-    ACDC_F_RTT_PENDING = 1 << 11,   /* A segment is being timed.  Not with
-                                     * the next. */
+    ACDC_F_RTT_PENDING = 1 << 11,   /* A segment is being timed; then
+                                     * ACDC_F_RTT_NEXT is not set. */
     ACDC_F_EDGE = 1 << 12,          /* right_edge and peer_edge are valid. */
     ACDC_F_FIN_GUEST = 1 << 13,     /* snd_nxt is the number after a FIN. */
     ACDC_F_FIN_PEER = 1 << 14,      /* And rcv_nxt. */
@@ -637,7 +637,6 @@ acdc_flow_time_next(struct acdc_flow *f)
     in->law.cut_end = f->snd_nxt;
     f->flags = (f->flags & ~(uint32_t) ACDC_F_RTT_PENDING) | ACDC_F_RTT_NEXT;
 }
-
 
 static inline bool
 acdc_state_is_half_open(enum acdc_flow_state state)
