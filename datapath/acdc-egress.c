@@ -37,7 +37,6 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
                     const struct acdc_params *params,
                     const struct acdc_pkt *p, uint32_t end)
 {
-    struct acdc_flow_in *in = acdc_flow_in(f);
     struct acdc_law_env env;
 
     ACDC_COUNT(ctx, RETRANSMITS, 1);
@@ -62,9 +61,8 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
                && !(f->flags & ACDC_F_SACK_LOSS)) {
         /* The tail, and no sign of loss: a tail loss probe (RFC 8985).  Its
          * answer will tell. */
-    } else if (acdc_law_loss(&in->law, &env)) {
-        acdc_flow_time_next(f);
-        ACDC_COUNT(ctx, CUTS_LOSS, 1);
+    } else {
+        acdc_flow_loss(ctx, f, &env);
     }
 }
 
@@ -77,6 +75,50 @@ drop_policed(struct acdc_ctx *ctx, struct acdc_pkt *p)
     p->verdict = ACDC_DROP;
 }
 
+/* Data or FIN of the guest, up to 'end', which is not dropped: how far it sent, and
+ * what that says. */
+static inline void
+follow_data(struct acdc_ctx *ctx, struct acdc_flow *f,
+            const struct acdc_params *params, const struct acdc_pkt *p,
+            uint32_t end)
+{
+    struct acdc_law_env env;
+
+    if (seq_before(p->seq, f->snd_una) && !seq_after(end, f->snd_una)) {
+        /* A keep-alive or a very late copy. */
+        return;
+    }
+    if ((f->flags & ACDC_F_EDGE)
+        && seq_after(end, f->peer_edge + f->mss + 1)) {
+        /* Beyond what the peer itself can accept: it will not arrive.  A
+         * guest cannot move snd_nxt, and with it the end of a cut, as far
+         * away as it likes. */
+        return;
+    }
+    if (!seq_after(end, f->snd_nxt)) {
+        if (p->payload) {
+            note_retransmission(ctx, f, params, p, end);
+        }
+    } else {
+        if (f->snd_nxt == f->snd_una
+            && acdc_flow_is_overdue(ctx, f)) {
+            acdc_flow_env(ctx, f, params, &env);
+            if (acdc_law_idle(&acdc_flow_in(f)->law, &env)) {
+                ACDC_COUNT(ctx, IDLE_RESTARTS, 1);
+            }
+        }
+        if (f->flags & ACDC_F_RTT_NEXT) {
+            f->flags ^= ACDC_F_RTT_NEXT;
+            if (!(f->flags & ACDC_F_DOUBT)) {
+                f->flags |= ACDC_F_RTT_PENDING;
+                f->rtt_us = ctx->now_us & 0xffffff;
+            }
+        }
+        f->snd_nxt = end;
+    }
+    f->active = (uint16_t) ctx->now_ms;
+}
+
 /* Follows the guest's data.  False: it was dropped. */
 static bool
 track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
@@ -84,8 +126,7 @@ track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
 {
     struct acdc_flow_in *in = acdc_flow_in(f);
     uint32_t end = acdc_pkt_end(p);
-    struct acdc_law_env env;
-    uint32_t beyond;
+    uint32_t beyond, snd_nxt = f->snd_nxt;
 
     if (end == p->seq) {
         return true;
@@ -99,46 +140,11 @@ track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
         return false;
     }
     ACDC_COUNT(ctx, EGRESS_BYTES, p->payload);
-    if (seq_before(p->seq, f->snd_una) && !seq_after(end, f->snd_una)) {
-        /* A keep-alive or a very late copy. */
-        in->tx_beyond += p->payload;
-        return true;
+    follow_data(ctx, f, params, p, end);
+    beyond = p->payload - (f->snd_nxt - snd_nxt);
+    if (acdc_unlikely(beyond)) {
+        in->tx_beyond += beyond;
     }
-    if ((f->flags & ACDC_F_EDGE)
-        && seq_after(end, f->peer_edge + f->mss + 1)) {
-        /* Beyond what the peer itself can accept: it will not arrive.  A
-         * guest cannot move snd_nxt, and with it the end of a cut, as far
-         * away as it likes. */
-        in->tx_beyond += p->payload;
-        return true;
-    }
-    if (!seq_after(end, f->snd_nxt)) {
-        if (p->payload) {
-            in->tx_beyond += p->payload;
-            note_retransmission(ctx, f, params, p, end);
-        }
-    } else {
-        if (f->snd_nxt == f->snd_una
-            && acdc_flow_is_overdue(ctx, f)) {
-            acdc_flow_env(ctx, f, params, &env);
-            if (acdc_law_idle(&in->law, &env)) {
-                ACDC_COUNT(ctx, IDLE_RESTARTS, 1);
-            }
-        }
-        if (f->flags & ACDC_F_RTT_NEXT) {
-            f->flags ^= ACDC_F_RTT_NEXT;
-            if (!(f->flags & ACDC_F_DOUBT)) {
-                f->flags |= ACDC_F_RTT_PENDING;
-                f->rtt_us = ctx->now_us & 0xffffff;
-            }
-        }
-        beyond = p->payload - (end - f->snd_nxt);
-        if (acdc_unlikely(beyond)) {
-            in->tx_beyond += beyond;
-        }
-        f->snd_nxt = end;
-    }
-    f->active = (uint16_t) ctx->now_ms;
     return true;
 }
 

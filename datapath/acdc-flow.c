@@ -91,6 +91,16 @@ acdc_flow_note_delay(struct acdc_ctx *ctx, struct acdc_flow *f,
 }
 
 void
+acdc_flow_loss(struct acdc_ctx *ctx, struct acdc_flow *f,
+               const struct acdc_law_env *env)
+{
+    if (acdc_law_loss(&acdc_flow_in(f)->law, env)) {
+        acdc_flow_time_next(f);
+        ACDC_COUNT(ctx, CUTS_LOSS, 1);
+    }
+}
+
+void
 acdc_flow_timeout(struct acdc_ctx *ctx, struct acdc_flow *f,
                   const struct acdc_law_env *env)
 {

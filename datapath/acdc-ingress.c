@@ -360,9 +360,8 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (acked || d_total) {
         law_ack(ctx, f, &env, acked, d_ce, d_total);
     }
-    if (loss && acdc_law_loss(&in->law, &env)) {
-        acdc_flow_time_next(f);
-        ACDC_COUNT(ctx, CUTS_LOSS, 1);
+    if (loss) {
+        acdc_flow_loss(ctx, f, &env);
     }
 }
 

@@ -696,6 +696,9 @@ acdc_flow_is_small(const struct acdc_flow *f)
     return acdc_flow_is_prompt(f) && in->law.wnd < 2u * f->mss;
 }
 
+/* Loss was inferred. */
+void acdc_flow_loss(struct acdc_ctx *, struct acdc_flow *,
+                    const struct acdc_law_env *);
 /* The guest's retransmission timer expired, and not for nothing. */
 void acdc_flow_timeout(struct acdc_ctx *, struct acdc_flow *,
                        const struct acdc_law_env *);
