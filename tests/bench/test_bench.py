@@ -82,7 +82,8 @@ def test_engine_over_ipv6() -> None:
 
 
 def test_engine_counts_cache_lines() -> None:
-    """A packet needs a line of its flow or two or three, and its bucket's."""
+    """A packet needs a line of its flow or two or three, and its bucket's, which it
+    may have in common with others."""
     result = bench(
         *("engine", "--flows", "1000", "--batches", "32", "--picks", "uniform"),
         *("--runs", "1", "--packets", "3200", "--no-instructions", "--misses"),
@@ -90,7 +91,7 @@ def test_engine_counts_cache_lines() -> None:
     (case,) = result["misses"]
     assert case["flows"] == 1000
     lines = case["lines"]
-    assert 1.5 <= lines["data-egress"]["D1"] <= 4
+    assert 1 <= lines["data-egress"]["D1"] <= 4
     assert lines["data-egress"]["D1"] + 0.5 < lines["ack-ingress"]["D1"] <= 6
     assert lines["udp"]["D1"] < 0.5
     assert all(of["DL"] < 0.5 for of in lines.values())
