@@ -445,25 +445,44 @@ egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         return;
     }
     alive = egress_locked(ctx, f, p);
-    acdc_unlock(&f->lock);
+    acdc_flow_unlock(ctx, f);
     if (!alive) {
         /* Not under its lock, see struct acdc. */
         acdc_flow_remove(ctx->acdc, f);
     }
 }
 
-void
-acdc_egress(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n)
+/* From 'p' to 'end', of a batch for which acdc_table_find() was called, or one of
+ * acdc_group_next().  A function of its own, so that both ways have the same code
+ * in line. */
+static ACDC_NOINLINE void
+egress_run(struct acdc_ctx *ctx, struct acdc_pkt *p, struct acdc_pkt *end)
 {
-    struct acdc_pkt *end = pkts + n;
-    struct acdc_pkt *p;
-
-    acdc_table_find(ctx, pkts, n, ACDC_EGRESS);
-    for (p = pkts; p < end; p++) {
+    for (; p < end; p++) {
         acdc_table_find_ahead(ctx, p, end, ACDC_EGRESS);
         if (p->ip_version) {
             egress(ctx, p);
             acdc_pkt_finish(p);
         }
     }
+}
+
+void
+acdc_egress(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n)
+{
+    struct acdc_groups groups;
+    unsigned int i;
+
+    if (acdc_likely(!acdc_group(ctx, &groups, pkts, n, ACDC_EGRESS))) {
+        acdc_table_find(ctx, pkts, n, ACDC_EGRESS);
+        acdc_note_sharing(ctx, pkts, n);
+        egress_run(ctx, pkts, pkts + n);
+        return;
+    }
+    for (i = 0; i < n; i++) {
+        struct acdc_pkt *p = acdc_group_next(ctx, &groups, i);
+
+        egress_run(ctx, p, p + 1);
+    }
+    acdc_group_end(ctx, &groups);
 }

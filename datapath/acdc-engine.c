@@ -56,6 +56,7 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
              unsigned int n, uint64_t now)
 {
     struct acdc_tenant *tenant = acdc_ptr_load(&port->tenant);
+    uint32_t slot = acdc_slot();
     struct acdc_ctx ctx;
 
     if (!tenant) {
@@ -69,7 +70,8 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
     ctx.tenant = tenant;
     ctx.policy = acdc_ptr_load(&tenant->policy);
     ctx.table = acdc_ptr_load(&ctx.acdc->table);
-    ctx.slot = &tenant->slots[acdc_slot()];
+    ctx.slot = &tenant->slots[slot];
+    ctx.me = ctx.last_holder = (uint8_t) ((slot + 1) * 2);
     ctx.basis = acdc_hash_basis(ctx.acdc, port->idx);
     ctx.dir = dir;
     ctx.port_key = (uint16_t) (port->idx * 2);

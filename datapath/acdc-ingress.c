@@ -866,20 +866,39 @@ ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         return;
     }
     ingress_locked(ctx, f, p);
-    acdc_unlock(&f->lock);
+    acdc_flow_unlock(ctx, f);
 }
 
-void
-acdc_ingress(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n)
+/* From 'p' to 'end', of a batch for which acdc_table_find() was called, or one of
+ * acdc_group_next().  A function of its own, so that both ways have the same code
+ * in line. */
+static ACDC_NOINLINE void
+ingress_run(struct acdc_ctx *ctx, struct acdc_pkt *p, struct acdc_pkt *end)
 {
-    struct acdc_pkt *end = pkts + n;
-    struct acdc_pkt *p;
-
-    acdc_table_find(ctx, pkts, n, ACDC_INGRESS);
-    for (p = pkts; p < end; p++) {
+    for (; p < end; p++) {
         acdc_table_find_ahead(ctx, p, end, ACDC_INGRESS);
         if (p->ip_version) {
             ingress(ctx, p);
         }
     }
+}
+
+void
+acdc_ingress(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n)
+{
+    struct acdc_groups groups;
+    unsigned int i;
+
+    if (acdc_likely(!acdc_group(ctx, &groups, pkts, n, ACDC_INGRESS))) {
+        acdc_table_find(ctx, pkts, n, ACDC_INGRESS);
+        acdc_note_sharing(ctx, pkts, n);
+        ingress_run(ctx, pkts, pkts + n);
+        return;
+    }
+    for (i = 0; i < n; i++) {
+        struct acdc_pkt *p = acdc_group_next(ctx, &groups, i);
+
+        ingress_run(ctx, p, p + 1);
+    }
+    acdc_group_end(ctx, &groups);
 }

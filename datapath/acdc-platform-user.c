@@ -59,19 +59,20 @@ acdc_arena_clear(void *p, size_t size)
 #endif
 
 void
-acdc_lock_slow(acdc_lock_t *l)
+acdc_lock_slow(acdc_lock_t *l, uint8_t me)
 {
     unsigned int spins = 0;
 
     do {
-        while (__atomic_load_n(l, __ATOMIC_RELAXED)) {
+        while (__atomic_load_n(l, __ATOMIC_RELAXED) & ACDC_LOCKED) {
             /* The holder may have been preempted: threads that are not PMD
              * threads share cores. */
             if (++spins % 64 == 0) {
                 sched_yield();
             }
         }
-    } while (__atomic_exchange_n(l, 1, __ATOMIC_ACQUIRE));
+    } while (__atomic_exchange_n(l, me | ACDC_LOCKED, __ATOMIC_ACQUIRE)
+             & ACDC_LOCKED);
 }
 
 void

@@ -35,6 +35,7 @@ typedef u64 acdc_u64_align4 __aligned(4);
 #define ACDC_BUILD_ASSERT(X) BUILD_BUG_ON(!(X))
 #define ACDC_STATIC_ASSERT(X) _Static_assert(X, #X)
 #define ACDC_PREFETCH(P) prefetch(P)
+#define ACDC_PREFETCH_WRITE(P) prefetchw(P)
 #define ACDC_CACHE_LINE 64
 
 /* Plain integers that several threads read and write.  Relaxed unless the
@@ -75,6 +76,14 @@ typedef spinlock_t acdc_lock_t;
 static inline void acdc_lock_init(acdc_lock_t *l) { spin_lock_init(l); }
 static inline void acdc_lock(acdc_lock_t *l) { spin_lock_bh(l); }
 static inline void acdc_unlock(acdc_lock_t *l) { spin_unlock_bh(l); }
+/* See below; here nobody knows. */
+static inline u8 acdc_lock_as(acdc_lock_t *l, u8 me)
+{
+    spin_lock_bh(l);
+    return me;
+}
+static inline void acdc_unlock_as(acdc_lock_t *l, u8 me) { spin_unlock_bh(l); }
+static inline u8 acdc_lock_holder(const acdc_lock_t *l) { return 0; }
 /* Without locks, where one may sleep: lets others have what this thread locks
  * again and again. */
 static inline void acdc_yield(void) { cond_resched(); }
@@ -145,6 +154,15 @@ typedef uint64_t acdc_u64_align4 __attribute__((aligned(4)));
 /* Into the second-level cache.  Processors wait for fewer lines at a time that
  * the first one is to get than a batch has. */
 #define ACDC_PREFETCH(P) __builtin_prefetch(P, 0, 2)
+/* To be written: other processors lose their copies. */
+#ifdef __x86_64__
+/* gcc makes this instruction only for processors that it is told have it; to
+ * others it is none. */
+#define ACDC_PREFETCH_WRITE(P) \
+    __asm__ volatile ("prefetchw %0" : : "m" (*(const char *) (P)))
+#else
+#define ACDC_PREFETCH_WRITE(P) __builtin_prefetch(P, 1, 2)
+#endif
 #define ACDC_CACHE_LINE 64
 
 typedef uint32_t acdc_a32;
@@ -236,19 +254,32 @@ static inline void acdc_read_lock(void) { }
 static inline void acdc_read_unlock(void) { }
 
 /* A spinlock of one byte: the flow table has one a connection, and PMD threads
- * must never sleep. */
+ * must never sleep.  Its lowest bit says whether it is held, the others by whom,
+ * or by whom last: by an even number that is not 0, or by who does not say. */
 typedef uint8_t acdc_lock_t;
+enum { ACDC_LOCKED = 1 };
 static inline void acdc_lock_init(acdc_lock_t *l) { *l = 0; }
-void acdc_lock_slow(acdc_lock_t *);     /* In acdc-platform-user.c. */
-static inline void acdc_lock(acdc_lock_t *l)
+void acdc_lock_slow(acdc_lock_t *, uint8_t me);     /* acdc-platform-user.c */
+/* Returns who held it last. */
+static inline uint8_t acdc_lock_as(acdc_lock_t *l, uint8_t me)
 {
-    if (acdc_unlikely(__atomic_exchange_n(l, 1, __ATOMIC_ACQUIRE))) {
-        acdc_lock_slow(l);
+    uint8_t last = __atomic_exchange_n(l, me | ACDC_LOCKED, __ATOMIC_ACQUIRE);
+
+    if (acdc_unlikely(last & ACDC_LOCKED)) {
+        acdc_lock_slow(l, me);
+        last ^= ACDC_LOCKED;
     }
+    return last;
 }
-static inline void acdc_unlock(acdc_lock_t *l)
+static inline void acdc_unlock_as(acdc_lock_t *l, uint8_t me)
 {
-    __atomic_store_n(l, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(l, me, __ATOMIC_RELEASE);
+}
+static inline void acdc_lock(acdc_lock_t *l) { acdc_lock_as(l, 0); }
+static inline void acdc_unlock(acdc_lock_t *l) { acdc_unlock_as(l, 0); }
+static inline uint8_t acdc_lock_holder(const acdc_lock_t *l)
+{
+    return __atomic_load_n(l, __ATOMIC_RELAXED) & (uint8_t) ~ACDC_LOCKED;
 }
 /* Lets others have a lock that this thread takes again and again.  These are not
  * fair: who had it last has its cache line. */

@@ -216,6 +216,7 @@ struct acdc_policy {
 struct acdc_slot_stats {
     acdc_a64 counters[ACDC_N_COUNTERS];
     acdc_a64 rtt[ACDC_RTT_BUCKETS];
+    acdc_a32 grouping;          /* See acdc_group(). */
 };
 
 struct acdc_tenant {
@@ -297,6 +298,8 @@ struct acdc_ctx {
     enum acdc_dir dir;
     uint16_t port_key;          /* Of the port's flows of IPv4. */
     uint16_t exid;
+    uint8_t me;                 /* This thread, to locks of flows. */
+    uint8_t last_holder;        /* Of the lock that was taken last. */
     uint32_t now_us, now_ms;
     uint32_t seen;              /* For acdc_flow.seen. */
     uint32_t rtt_bucket, n_rtts;        /* See acdc_rtt_record(). */
@@ -460,7 +463,8 @@ void acdc_rtt_flush(struct acdc_ctx *);
 
 /* acdc-egress.c, acdc-ingress.c, acdc-handshake.c -------------------------- */
 
-/* Those of 'pkts' that are TCP, in order, with all that is to be done. */
+/* Those of 'pkts' that are TCP, with all that is to be done; those of one connection
+ * in order. */
 void acdc_egress(struct acdc_ctx *, struct acdc_pkt *pkts, unsigned int n);
 void acdc_ingress(struct acdc_ctx *, struct acdc_pkt *pkts, unsigned int n);
 

@@ -231,7 +231,7 @@ acdc_flow_equals(const struct acdc_ctx *ctx, const struct acdc_flow *f,
  * NULL.  What that found may be dead meanwhile, and another flow in its
  * place. */
 static inline struct acdc_flow *
-acdc_flow_lock(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
+acdc_flow_lock(struct acdc_ctx *ctx, const struct acdc_pkt *p)
 {
     struct acdc_flow *f = p->flow;
 
@@ -239,7 +239,7 @@ acdc_flow_lock(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
         f = acdc_flow_lookup(ctx, p);
     }
     while (f) {
-        acdc_lock(&f->lock);
+        ctx->last_holder = acdc_lock_as(&f->lock, ctx->me);
         if (acdc_likely(!(f->flags & ACDC_F_DEAD))) {
             break;
         }
@@ -247,6 +247,97 @@ acdc_flow_lock(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
         f = acdc_flow_lookup(ctx, p);
     }
     return f;
+}
+
+static inline void
+acdc_flow_unlock(const struct acdc_ctx *ctx, struct acdc_flow *f)
+{
+    acdc_unlock_as(&f->lock, ctx->me);
+}
+
+/* Groups. ------------------------------------------------------------------ */
+
+/* Where another thread has packets of the same connections (of their other
+ * direction, say), a flow's cache line goes from processor to processor, which
+ * takes as long as a packet or several.  With many connections it is fetched
+ * ahead as from memory.  With few, both threads have all of them in each batch:
+ * what is fetched ahead is taken away again before it is used.  So such a batch
+ * is processed flow by flow, and a flow's line is fetched once, only just ahead,
+ * and at once as to be written.  One direction goes through the flows in the
+ * order opposite to the other's, so that the threads do not run along with each
+ * other.
+ *
+ * Flows are told apart by some bits of their bucket's number: packets of one
+ * connection stay in order. */
+enum {
+    ACDC_N_GROUPS = 64,
+    ACDC_GROUPED_MIN = 8,       /* Packets: a batch of fewer stays as it is. */
+    ACDC_GROUPED_AHEAD = 7,     /* Packets: about as long as a line takes. */
+    ACDC_GROUPING_PAUSE = 64,   /* Batches: after one of many connections. */
+};
+
+struct acdc_groups {
+    struct acdc_pkt *pkts;
+    unsigned int n, n_fetched;
+    const struct acdc_flow *fetched;    /* The last one. */
+    bool shared;                /* Another thread had one of the flows. */
+    uint8_t order[ACDC_BATCH_MAX];
+};
+
+/* acdc-table.c.  Sorts the packets of a batch that have their keys.  False if they
+ * are of too many flows. */
+bool acdc_group_sort(struct acdc_groups *, struct acdc_pkt *pkts,
+                     unsigned int n, enum acdc_dir dir);
+/* The packet to be processed after 'i' others.  Its 'flow' is most likely its
+ * own. */
+struct acdc_pkt *acdc_group_next(const struct acdc_ctx *, struct acdc_groups *,
+                                 unsigned int i);
+/* After all of them. */
+void acdc_group_end(const struct acdc_ctx *, struct acdc_groups *);
+
+/* Whether 'holder' of a flow's lock was another thread. */
+static inline bool
+acdc_is_other(const struct acdc_ctx *ctx, uint8_t holder)
+{
+    return holder && holder != ctx->me;
+}
+
+/* Whether a batch that has its keys is to be processed in groups.
+ *
+ * What is known is in 'grouping' of the thread's slot.  0: other threads have not
+ * been seen.  1: they have.  More: they have, and the number of batches until it
+ * is worth asking again whether connections are few. */
+static ACDC_ALWAYS_INLINE bool
+acdc_group(const struct acdc_ctx *ctx, struct acdc_groups *g,
+           struct acdc_pkt *pkts, unsigned int n, enum acdc_dir dir)
+{
+    uint32_t grouping = acdc_a32_read(&ctx->slot->grouping);
+
+    if (acdc_likely(!grouping) || n < ACDC_GROUPED_MIN) {
+        return false;
+    }
+    if (grouping > 1) {
+        acdc_a32_set(&ctx->slot->grouping, grouping - 1);
+        return false;
+    }
+    if (!acdc_group_sort(g, pkts, n, dir)) {
+        acdc_a32_set(&ctx->slot->grouping, ACDC_GROUPING_PAUSE);
+        return false;
+    }
+    return true;
+}
+
+/* Of a batch that was not, after acdc_table_find(). */
+static ACDC_ALWAYS_INLINE void
+acdc_note_sharing(const struct acdc_ctx *ctx, const struct acdc_pkt *pkts,
+                  unsigned int n)
+{
+    if (n >= ACDC_GROUPED_MIN
+        && acdc_unlikely(acdc_is_other(ctx,
+                                       acdc_lock_holder(&pkts->flow->lock)))
+        && !acdc_a32_read(&ctx->slot->grouping)) {
+        acdc_a32_set(&ctx->slot->grouping, 1);
+    }
 }
 
 #endif /* acdc-table.h */

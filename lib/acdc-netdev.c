@@ -266,7 +266,7 @@ acdc_netdev_egress(struct acdc_port *port, struct dp_packet_batch *batch,
     size_t n = dp_packet_batch_size(batch);
     struct dp_packet_batch *to = batch;
     size_t n_dropped = 0;
-    size_t next = 0;                /* In 'injected'. */
+    size_t n_injected = 0;
 
     acdc_netdev_process(port, ACDC_EGRESS, batch, pkts, &injected, now);
 
@@ -276,9 +276,12 @@ acdc_netdev_egress(struct acdc_port *port, struct dp_packet_batch *batch,
         struct dp_packet *b = pkts[i].host;
 
         /* pkts[] has the packets, so that 'batch' may be overwritten. */
-        while (next < injected.n && injected.items[next].before == b) {
-            to = dp_packet_batch_is_full(batch) ? overflow : batch;
-            dp_packet_batch_add(to, injected.items[next++].packet);
+        for (size_t j = 0; j < injected.n; j++) {
+            if (injected.items[j].before == b) {
+                to = dp_packet_batch_is_full(batch) ? overflow : batch;
+                dp_packet_batch_add(to, injected.items[j].packet);
+                n_injected++;
+            }
         }
         if (OVS_LIKELY(pkts[i].verdict == ACDC_PASS)) {
             to = dp_packet_batch_is_full(batch) ? overflow : batch;
@@ -288,7 +291,7 @@ acdc_netdev_egress(struct acdc_port *port, struct dp_packet_batch *batch,
             n_dropped++;
         }
     }
-    ovs_assert(next == injected.n);
+    ovs_assert(n_injected == injected.n);
 
     COVERAGE_ADD(acdc_egress, n);
     COVERAGE_ADD(acdc_injected, injected.n);

@@ -69,8 +69,8 @@ bool acdc_netdev_is_active(const struct acdc_netdev *);
 /* Connections that the engine follows.  Any thread. */
 uint32_t acdc_netdev_n_flows(const struct acdc_netdev *);
 
-/* What acdc_host_inject() made while acdc_process() ran on one batch: each
- * packet goes immediately before packet 'before'. */
+/* What acdc_host_inject() made while acdc_process() ran on one batch, in any
+ * order: each packet goes immediately before packet 'before'. */
 struct acdc_injected {
     size_t n;
     struct {

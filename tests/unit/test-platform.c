@@ -32,6 +32,24 @@ test_byte_order(void)
     }
 }
 
+static void
+test_lock_holder(void)
+{
+    acdc_lock_t lock;
+
+    acdc_lock_init(&lock);
+    is_u64(acdc_lock_holder(&lock), 0, "nobody held a new lock");
+    is_u64(acdc_lock_as(&lock, 4), 0, "nor did who locks it first hear of any");
+    is_u64(acdc_lock_holder(&lock), 4, "who holds it");
+    acdc_unlock_as(&lock, 4);
+    is_u64(acdc_lock_holder(&lock), 4, "who held it");
+    is_u64(acdc_lock_as(&lock, 32), 4, "the next hears of that");
+    acdc_unlock_as(&lock, 32);
+    acdc_lock(&lock);
+    is_u64(acdc_lock_holder(&lock), 0, "somebody who does not say");
+    acdc_unlock(&lock);
+}
+
 enum { N_THREADS = 4, N_ROUNDS = 20000 };
 
 struct shared {
@@ -100,6 +118,7 @@ int
 main(void)
 {
     test_byte_order();
+    test_lock_holder();
     test_threads();
     return tap_end();
 }

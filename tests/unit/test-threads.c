@@ -11,7 +11,7 @@
 #include "host.h"
 #include "tap.h"
 
-enum { N_WORKERS = 4, N_PORTS = 2, N_FLOWS = 40, N_BATCHES = 4000 };
+enum { N_WORKERS = 4, N_PORTS = 2, N_FLOWS = 40, N_FEW = 4, N_BATCHES = 4000 };
 
 static struct {
     struct acdc *acdc;
@@ -35,7 +35,8 @@ static struct packet *
 make(uint64_t *seed, enum acdc_dir dir)
 {
     uint32_t r = (uint32_t) tap_random(seed);
-    uint32_t i = r % N_FLOWS;
+    /* For some time few, which are processed in groups. */
+    uint32_t i = r % (t.now >> 16 & 1 ? N_FEW : N_FLOWS);
     struct tcp_spec s = { .v6 = i & 1, .window = (uint16_t) (r >> 8) };
     bool egress = dir == ACDC_EGRESS;
     /* Both sides' numbers walk around the same place. */
@@ -86,7 +87,7 @@ work(void *worker_)
         enum acdc_dir dir = tap_random(&w->seed) % 2 ? ACDC_EGRESS
                                                      : ACDC_INGRESS;
         unsigned int which = tap_random(&w->seed) % N_PORTS;
-        unsigned int n = 1 + tap_random(&w->seed) % 8;
+        unsigned int n = 1 + tap_random(&w->seed) % ACDC_BATCH_MAX;
         struct packet *list = NULL, *p;
         struct acdc_port *port;
 

@@ -8,6 +8,7 @@
 
 TESTS += \
 	build/unit/test-feedback.tap \
+	build/unit/test-groups.tap \
 	build/unit/test-handshake.tap \
 	build/unit/test-hostile.tap \
 	build/unit/test-packet.tap \
