@@ -249,8 +249,8 @@ acdc_pkt_init(struct acdc_pkt *p, uint8_t *data, uint32_t len, uint32_t hlen)
     p->ip_change = p->tcp_change = 0;
 }
 
-/* Processes 'n' packets of 'port', in order, each initialized anew by
- * acdc_pkt_init().  Sets 'verdict' of each. */
+/* Processes 'n' packets of 'port', each initialized anew by acdc_pkt_init(); those
+ * of one connection in order.  Sets 'verdict' of each. */
 #define ACDC_BATCH_MAX 32
 void acdc_process(struct acdc_port *port, enum acdc_dir dir,
                   struct acdc_pkt *pkts, unsigned int n, uint64_t now);
