@@ -217,12 +217,16 @@ static inline void *acdc_arena_in(const void *flow)
     return (void *) ((uintptr_t) flow + ACDC_GROUP_IN
                      - ofs / (ACDC_FLOW / (ACDC_FLOW - ACDC_FLOW_IN)));
 }
-/* The place of the flow behind 'flow'. */
+/* The place to be used after 'flow': every second one of a group, then those
+ * between them, then the next group.  Flows that begin together are often used
+ * together, by several processors, and these fetch pairs of lines. */
 static inline char *acdc_arena_next(char *flow)
 {
-    flow += ACDC_FLOW;
-    return ((uintptr_t) flow & (ACDC_GROUP - 1)) == ACDC_GROUP_IN
-           ? flow + ACDC_GROUP - ACDC_GROUP_IN : flow;
+    size_t ofs = (uintptr_t) flow & (ACDC_GROUP - 1);
+
+    return ofs + 2 * ACDC_FLOW < ACDC_GROUP_IN ? flow + 2 * ACDC_FLOW
+           : ofs % (2 * ACDC_FLOW) ? flow - ofs + ACDC_GROUP
+           : flow - ofs + ACDC_FLOW;
 }
 /* Those of IPv6 have a third part, behind the arena: of ACDC_ARENA_ALIGN bytes there
  * these are whole pages, of up to 64 kB. */
