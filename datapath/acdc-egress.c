@@ -452,9 +452,7 @@ egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     }
 }
 
-/* From 'p' to 'end', of a batch for which acdc_table_find() was called, or one of
- * acdc_group_next().  A function of its own, so that both ways have the same code
- * in line. */
+/* See acdc_table_run(). */
 static ACDC_NOINLINE void
 egress_run(struct acdc_ctx *ctx, struct acdc_pkt *p, struct acdc_pkt *end)
 {
@@ -470,19 +468,5 @@ egress_run(struct acdc_ctx *ctx, struct acdc_pkt *p, struct acdc_pkt *end)
 void
 acdc_egress(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n)
 {
-    struct acdc_groups groups;
-    unsigned int i;
-
-    if (acdc_likely(!acdc_group(ctx, &groups, pkts, n, ACDC_EGRESS))) {
-        acdc_table_find(ctx, pkts, n, ACDC_EGRESS);
-        acdc_note_sharing(ctx, pkts, n);
-        egress_run(ctx, pkts, pkts + n);
-        return;
-    }
-    for (i = 0; i < n; i++) {
-        struct acdc_pkt *p = acdc_group_next(ctx, &groups, i);
-
-        egress_run(ctx, p, p + 1);
-    }
-    acdc_group_end(ctx, &groups);
+    acdc_table_run(ctx, pkts, n, ACDC_EGRESS, egress_run);
 }

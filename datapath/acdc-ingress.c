@@ -869,9 +869,7 @@ ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     acdc_flow_unlock(ctx, f);
 }
 
-/* From 'p' to 'end', of a batch for which acdc_table_find() was called, or one of
- * acdc_group_next().  A function of its own, so that both ways have the same code
- * in line. */
+/* See acdc_table_run(). */
 static ACDC_NOINLINE void
 ingress_run(struct acdc_ctx *ctx, struct acdc_pkt *p, struct acdc_pkt *end)
 {
@@ -886,19 +884,5 @@ ingress_run(struct acdc_ctx *ctx, struct acdc_pkt *p, struct acdc_pkt *end)
 void
 acdc_ingress(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n)
 {
-    struct acdc_groups groups;
-    unsigned int i;
-
-    if (acdc_likely(!acdc_group(ctx, &groups, pkts, n, ACDC_INGRESS))) {
-        acdc_table_find(ctx, pkts, n, ACDC_INGRESS);
-        acdc_note_sharing(ctx, pkts, n);
-        ingress_run(ctx, pkts, pkts + n);
-        return;
-    }
-    for (i = 0; i < n; i++) {
-        struct acdc_pkt *p = acdc_group_next(ctx, &groups, i);
-
-        ingress_run(ctx, p, p + 1);
-    }
-    acdc_group_end(ctx, &groups);
+    acdc_table_run(ctx, pkts, n, ACDC_INGRESS, ingress_run);
 }

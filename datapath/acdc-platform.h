@@ -259,7 +259,7 @@ static inline void acdc_read_unlock(void) { }
 
 /* A spinlock of one byte: the flow table has one a connection, and PMD threads
  * must never sleep.  Its lowest bit says whether it is held, the others by whom,
- * or by whom last: by an even number that is not 0, or by who does not say. */
+ * or by whom last: an even number, 0 for nobody yet and for who does not say. */
 typedef uint8_t acdc_lock_t;
 enum { ACDC_LOCKED = 1 };
 static inline void acdc_lock_init(acdc_lock_t *l) { *l = 0; }

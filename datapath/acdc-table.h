@@ -340,4 +340,31 @@ acdc_note_sharing(const struct acdc_ctx *ctx, const struct acdc_pkt *pkts,
     }
 }
 
+/* Has the packets of a batch, which have their keys, processed by 'run': those from
+ * 'p' to 'end', for each of which it calls acdc_table_find_ahead() before.  All at
+ * once, or in groups one by one.  'dir' and 'run' are constants; 'run' is not in
+ * line, so that what it has in line is there once for both ways. */
+static ACDC_ALWAYS_INLINE void
+acdc_table_run(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n,
+               enum acdc_dir dir,
+               void (*run)(struct acdc_ctx *, struct acdc_pkt *p,
+                           struct acdc_pkt *end))
+{
+    struct acdc_groups groups;
+    unsigned int i;
+
+    if (acdc_likely(!acdc_group(ctx, &groups, pkts, n, dir))) {
+        acdc_table_find(ctx, pkts, n, dir);
+        acdc_note_sharing(ctx, pkts, n);
+        run(ctx, pkts, pkts + n);
+        return;
+    }
+    for (i = 0; i < n; i++) {
+        struct acdc_pkt *p = acdc_group_next(ctx, &groups, i);
+
+        run(ctx, p, p + 1);
+    }
+    acdc_group_end(ctx, &groups);
+}
+
 #endif /* acdc-table.h */
