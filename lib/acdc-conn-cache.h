@@ -18,8 +18,8 @@
  * equal in all that the flow's mask has.  Flows that look at TCP flags have no path.  A
  * flow that was deleted is not used any more, as in the EMC.
  *
- * Thread-safety: as for 'struct dfc_cache', of which it is a part: one cache
- * for each PMD thread, only used by that. */
+ * Thread-safety: as for 'struct dfc_cache', beside which it is: one cache for
+ * each PMD thread, only used by that. */
 
 #ifndef ACDC_CONN_CACHE_H
 #define ACDC_CONN_CACHE_H 1
@@ -27,11 +27,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "acdc-netdev.h"
 #include "dp-packet.h"
 #include "openvswitch/types.h"
 
 struct acdc_conn_cache;
-struct acdc_netdev;
 struct dp_netdev_flow;
 
 /* What is known of the packets of one batch. */
@@ -39,6 +39,15 @@ struct acdc_conn_hits {
     struct dp_netdev_flow *flows[NETDEV_MAX_BURST];     /* NULL: look it up. */
     uint16_t tcp_flags[NETDEV_MAX_BURST];
 };
+
+/* Whether acdc_conn_cache_ready() has something to say: for batches without guest
+ * ports, whose 'cache' is NULL. */
+static inline bool
+acdc_conn_cache_is_due(const struct acdc_conn_cache *cache,
+                       const struct acdc_netdev *an)
+{
+    return cache || acdc_netdev_is_active(an);
+}
 
 /* Makes '*cachep' when there are guest ports, and frees it when there are none
  * any more.  Whether there is one. */

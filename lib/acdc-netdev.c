@@ -35,20 +35,6 @@ COVERAGE_DEFINE(acdc_dropped);          /* FACKs consumed, policed data. */
 /* IP MTU of a netdev that does not say. */
 #define DEFAULT_MTU ETH_PAYLOAD_MAX
 
-struct acdc_netdev {
-    /* NULL until there is a tenant, so that AC/DC costs no memory before;
-     * then the same until the end. */
-    OVSRCU_TYPE(struct acdc *) engine;
-
-    struct ovs_mutex mutex;     /* Serializes configuration and sweep. */
-    struct acdc_config config;  /* Guarded by 'mutex', as all below. */
-    struct ovs_list ports;      /* Of struct acdc_netdev_port, the bound. */
-    atomic_count n_ports;       /* In 'ports'.  Any thread. */
-
-    long long int next_sweep;   /* In ms, as are the other times. */
-    long long int next_pass;
-};
-
 static struct acdc *
 acdc_netdev_engine(const struct acdc_netdev *an)
 {
@@ -178,12 +164,6 @@ acdc_netdev_port_uninit(struct acdc_netdev_port *port)
         acdc_netdev_port_unbind(port);
         ovs_mutex_unlock(&an->mutex);
     }
-}
-
-bool
-acdc_netdev_is_active(const struct acdc_netdev *an)
-{
-    return atomic_count_get(CONST_CAST(atomic_count *, &an->n_ports)) != 0;
 }
 
 uint32_t

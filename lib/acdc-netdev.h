@@ -20,14 +20,29 @@
 #include "acdc.h"
 #include "dp-packet.h"
 #include "openvswitch/list.h"
+#include "ovs-atomic.h"
 #include "ovs-rcu.h"
+#include "ovs-thread.h"
 
 struct acdc_dpif_class;
-struct acdc_netdev;
 struct dpif;
 struct netdev;
 
-/* A datapath's. */
+/* A datapath's.  Private, but that each batch asks acdc_netdev_is_active(). */
+struct acdc_netdev {
+    /* NULL until there is a tenant, so that AC/DC costs no memory before;
+     * then the same until the end. */
+    OVSRCU_TYPE(struct acdc *) engine;
+
+    struct ovs_mutex mutex;     /* Serializes configuration and sweep. */
+    struct acdc_config config;  /* Guarded by 'mutex', as all below. */
+    struct ovs_list ports;      /* Of struct acdc_netdev_port, the bound. */
+    atomic_count n_ports;       /* In 'ports'.  Any thread. */
+
+    long long int next_sweep;   /* In ms, as are the other times. */
+    long long int next_pass;
+};
+
 struct acdc_netdev *acdc_netdev_create(void);
 /* No thread may process packets any more, all ports are gone. */
 void acdc_netdev_destroy(struct acdc_netdev *);
@@ -65,7 +80,12 @@ acdc_netdev_port_get(const struct acdc_netdev_port *port)
 }
 
 /* Whether any port is bound.  Any thread. */
-bool acdc_netdev_is_active(const struct acdc_netdev *);
+static inline bool
+acdc_netdev_is_active(const struct acdc_netdev *an)
+{
+    return atomic_count_get(CONST_CAST(atomic_count *, &an->n_ports)) != 0;
+}
+
 /* Connections that the engine follows.  Any thread. */
 uint32_t acdc_netdev_n_flows(const struct acdc_netdev *);
 

@@ -69,6 +69,12 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
     return low, middle, high
 
 
+def rotated(variants: list[str], turn: int) -> list[str]:
+    """Another one of them first in each turn."""
+    first = turn % len(variants)
+    return variants[first:] + variants[:first]
+
+
 class Mapped(Generic[Structure]):
     """A structure, zeros at first, in a file for another process to map."""
 

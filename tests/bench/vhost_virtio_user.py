@@ -32,6 +32,7 @@ from acdc_bench import (
     check,
     n_slots,
     quartiles,
+    rotated,
     start,
 )
 
@@ -332,10 +333,10 @@ def quantile(counts: list[int], q: float) -> int:
 def measure(case: Case, program: Path, turns: int, restarts: int, seconds: float) -> dict[str, Any]:
     values: dict[str, list[dict[str, float]]] = {v: [] for v in VARIANTS}
     result: dict[str, Any] = asdict(case)
-    for _ in range(restarts):
+    for restart in range(restarts):
         with contextlib.ExitStack() as stack:
             switches = []
-            for variant in VARIANTS:
+            for variant in rotated(VARIANTS, restart):
                 switch = start(partial(Switch, variant, case, program))
                 stack.callback(switch.close)
                 switch.stop()
