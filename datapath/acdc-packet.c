@@ -248,17 +248,16 @@ parse_network(struct acdc_pkt *p, uint32_t *ip_hlen, uint32_t *ip_len)
                                       : parse_ip6(p, avail, ip_hlen, ip_len);
 }
 
-/* acdc_pkt_find_usual() for IPv6, without extension headers. */
+/* acdc_pkt_is_usual() for IPv6, without extension headers. */
 static inline bool
-find_usual6(struct acdc_pkt *p)
+is_usual6(const struct acdc_pkt *p)
 {
-    const uint8_t *ip = acdc_pkt_find_ip(p, ACDC_ETHERTYPE_IP6, ACDC_IP6_HLEN);
+    const uint8_t *ip = p->data + ACDC_ETH_HLEN;
 
-    if (!ip || ip[0] >> 4 != 6 || ip[6] != ACDC_IPPROTO_TCP) {
-        return false;
-    }
-    p->l3_ofs = (uint16_t) (ip - p->data);
-    return true;
+    return !p->ethertype
+           && p->hlen >= ACDC_ETH_HLEN + ACDC_IP6_HLEN + ACDC_TCP_HLEN
+           && acdc_get16(ip - 2) == ACDC_ETHERTYPE_IP6
+           && ip[0] >> 4 == 6 && ip[6] == ACDC_IPPROTO_TCP;
 }
 
 enum acdc_counter
@@ -267,10 +266,11 @@ acdc_pkt_parse_unusual(struct acdc_pkt *p, uint16_t exid)
     uint32_t ip_hlen, ip_len;
     enum acdc_counter why;
 
-    if (acdc_likely(find_usual6(p))) {
-        return acdc_pkt_parse_tcp(p, exid, 6, ACDC_IP6_HLEN,
-                                  ACDC_IP6_HLEN
-                                  + (uint32_t) acdc_get16(acdc_pkt_ip(p) + 4));
+    if (acdc_likely(is_usual6(p))) {
+        const uint8_t *ip = p->data + ACDC_ETH_HLEN;
+
+        return acdc_pkt_parse_tcp(p, exid, 6, ACDC_ETH_HLEN, ACDC_IP6_HLEN,
+                                  ACDC_IP6_HLEN + (uint32_t) acdc_get16(ip + 4));
     }
     why = parse_network(p, &ip_hlen, &ip_len);
     if (why != ACDC_N_COUNTERS) {
@@ -279,8 +279,8 @@ acdc_pkt_parse_unusual(struct acdc_pkt *p, uint16_t exid)
     if (p->hlen - p->l3_ofs < ip_hlen + ACDC_TCP_HLEN) {
         return ACDC_C_UNTOUCHED_LENGTH;
     }
-    return acdc_pkt_parse_tcp(p, exid, acdc_pkt_ip(p)[0] >> 4, ip_hlen,
-                              ip_len);
+    return acdc_pkt_parse_tcp(p, exid, acdc_pkt_ip(p)[0] >> 4, p->l3_ofs,
+                              ip_hlen, ip_len);
 }
 
 uint32_t

@@ -11,41 +11,30 @@
 /* These return the counter that says why not, or ACDC_N_COUNTERS.  'exid'
  * selects the options that are ours. */
 
-/* Parses what acdc_pkt_find_usual() does not know. */
+/* Parses what acdc_pkt_is_usual() does not know. */
 enum acdc_counter acdc_pkt_parse_unusual(struct acdc_pkt *p, uint16_t exid);
 
 /* Any TCP options. */
 enum acdc_counter acdc_pkt_walk_options(struct acdc_pkt *p, uint16_t exid);
 
-/* The IP header of a packet of Ethernet type 'type' without VLAN tags, and with
- * 'ip_hlen' bytes of it and the shortest TCP header at hand; NULL if 'p' is
- * something else. */
-static ACDC_ALWAYS_INLINE const uint8_t *
-acdc_pkt_find_ip(const struct acdc_pkt *p, uint16_t type, uint32_t ip_hlen)
-{
-    uint32_t l3_ofs = p->ethertype ? p->l3_ofs : ACDC_ETH_HLEN;
-
-    if (p->hlen < l3_ofs + ip_hlen + ACDC_TCP_HLEN
-        || (p->ethertype ? p->ethertype : acdc_get16(p->data + 12)) != type) {
-        return NULL;
-    }
-    return p->data + l3_ofs;
-}
-
-/* Sets 'l3_ofs' of what most packets are, TCP over IPv4 without IP options.  False
- * if it is something else. */
+/* Whether 'p' is what most packets are: an Ethernet frame without VLAN tags, TCP
+ * over IPv4 without IP options and no fragment, all of that and of the shortest TCP
+ * header at hand. */
 static ACDC_ALWAYS_INLINE bool
-acdc_pkt_find_usual(struct acdc_pkt *p)
+acdc_pkt_is_usual(const struct acdc_pkt *p)
 {
-    const uint8_t *ip = acdc_pkt_find_ip(p, ACDC_ETHERTYPE_IP4, ACDC_IP4_HLEN);
+    const uint8_t *ip = p->data + ACDC_ETH_HLEN;
 
-    if (!ip || ip[0] != (4 << 4 | ACDC_IP4_HLEN / 4)
-        || acdc_load16(ip + 6) & ACDC_BE16(ACDC_IP4_FRAGMENT)
-        || ip[9] != ACDC_IPPROTO_TCP) {
-        return false;
-    }
-    p->l3_ofs = (uint16_t) (ip - p->data);
-    return true;
+    /* Two fields at once: Ethernet type, version and length of the header, then
+     * TOS; fragment, then TTL, and protocol. */
+    return !p->ethertype
+           && p->hlen >= ACDC_ETH_HLEN + ACDC_IP4_HLEN + ACDC_TCP_HLEN
+           && (acdc_load32(ip - 2) & ACDC_BE32(0xffffff00u))
+              == ACDC_BE32((uint32_t) ACDC_ETHERTYPE_IP4 << 16
+                           | (4 << 4 | ACDC_IP4_HLEN / 4) << 8)
+           && (acdc_load32(ip + 6)
+               & ACDC_BE32((uint32_t) ACDC_IP4_FRAGMENT << 16 | 0xff))
+              == ACDC_BE32((uint32_t) ACDC_IPPROTO_TCP);
 }
 
 static ACDC_ALWAYS_INLINE void
@@ -111,18 +100,17 @@ acdc_tcp_flags_make_sense(uint8_t tcp_flags)
     }
 }
 
-/* Parses TCP behind 'ip_hlen' bytes of an IP packet of 'ip_len' bytes.  'p' has
- * these and the shortest TCP header. */
+/* Parses TCP behind 'ip_hlen' bytes of an IP packet of 'ip_len' bytes that begins
+ * at 'l3_ofs'.  'p' has these and the shortest TCP header. */
 static ACDC_ALWAYS_INLINE enum acdc_counter
 acdc_pkt_parse_tcp(struct acdc_pkt *p, uint16_t exid, unsigned int ip_version,
-                   uint32_t ip_hlen, uint32_t ip_len)
+                   uint32_t l3_ofs, uint32_t ip_hlen, uint32_t ip_len)
 {
-    uint32_t l4_ofs = p->l3_ofs + ip_hlen;
+    uint32_t l4_ofs = l3_ofs + ip_hlen;
     const uint8_t *tcp = p->data + l4_ofs;
     uint32_t tcp_hlen = (tcp[12] & 0xf0u) / 4;
     uint32_t payload = ip_len - ip_hlen - tcp_hlen;
     enum acdc_counter why;
-    bool plain;
 
     /* Compared without a sign, as what is less than nothing is a large number.  A
      * frame may be longer than its IP packet (Ethernet padding), not shorter. */
@@ -130,22 +118,22 @@ acdc_pkt_parse_tcp(struct acdc_pkt *p, uint16_t exid, unsigned int ip_version,
         || payload > p->len - l4_ofs - tcp_hlen) {
         return ACDC_C_UNTOUCHED_LENGTH;
     }
+    p->l3_ofs = (uint16_t) l3_ofs;
     p->l4_ofs = (uint16_t) l4_ofs;
     p->tcp_hlen = (uint8_t) tcp_hlen;
     p->payload = payload;
     p->tcp_flags = tcp[13];
     p->seq = acdc_get32(tcp + 4);
     p->ack = acdc_get32(tcp + 8);
-    plain = acdc_tcp_flags_are_plain(p->tcp_flags);
-    if (acdc_unlikely(!plain) && !acdc_tcp_flags_make_sense(p->tcp_flags)) {
-        return ACDC_C_UNTOUCHED_FLAGS;
-    }
     why = acdc_pkt_parse_options(p, exid, tcp, tcp_hlen);
+    if (acdc_unlikely(!acdc_tcp_flags_are_plain(p->tcp_flags))) {
+        if (!acdc_tcp_flags_make_sense(p->tcp_flags)) {
+            return ACDC_C_UNTOUCHED_FLAGS;
+        }
+        p->opt_flags |= ACDC_O_FLAGS;
+    }
     if (acdc_unlikely(why != ACDC_N_COUNTERS)) {
         return why;
-    }
-    if (acdc_unlikely(!plain)) {
-        p->opt_flags |= ACDC_O_FLAGS;
     }
     p->ip_version = (uint8_t) ip_version;
     return ACDC_N_COUNTERS;
@@ -159,9 +147,9 @@ acdc_pkt_parse(struct acdc_pkt *p, uint16_t exid)
 {
     enum acdc_counter why;
 
-    why = acdc_likely(acdc_pkt_find_usual(p))
-          ? acdc_pkt_parse_tcp(p, exid, 4, ACDC_IP4_HLEN,
-                               acdc_get16(acdc_pkt_ip(p) + 2))
+    why = acdc_likely(acdc_pkt_is_usual(p))
+          ? acdc_pkt_parse_tcp(p, exid, 4, ACDC_ETH_HLEN, ACDC_IP4_HLEN,
+                               acdc_get16(p->data + ACDC_ETH_HLEN + 2))
           : acdc_pkt_parse_unusual(p, exid);
     if (acdc_unlikely(why != ACDC_N_COUNTERS)) {
         p->ip_version = 0;
