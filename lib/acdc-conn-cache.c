@@ -489,6 +489,66 @@ path_get(struct acdc_conn_cache *cache, const struct dp_packet *packet,
     return room;
 }
 
+static inline bool
+is_of(const struct conn *conn, const struct conn *key)
+{
+    return !((conn->addrs ^ key->addrs) | (conn->ports ^ key->ports));
+}
+
+/* The path of a packet that is of the connection 'key', if 'conn' says so, or
+ * NULL. */
+static inline const struct path *
+get_path(const struct acdc_conn_cache *cache, const struct conn *conn,
+         const struct conn *key, const uint8_t *data, size_t ip_ofs,
+         odp_port_t in_port)
+{
+    const struct path *path = &cache->paths[conn->path];
+
+    return (OVS_LIKELY(is_of(conn, key) && conn->gen == path->gen
+                       && is_alive(path)
+                       && path_takes(path, data, ip_ofs, in_port))
+            ? path : NULL);
+}
+
+/* In all of its places. */
+static const struct path * __attribute__((noinline))
+find_path_anywhere(const struct acdc_conn_cache *cache,
+                   const struct conn *key, uint32_t place,
+                   const uint8_t *data, size_t ip_ofs, odp_port_t in_port)
+{
+    /* A connection may be there twice, as of two tags. */
+    for (size_t i = 0; i < WAYS; i++) {
+        const struct path *path = get_path(cache, &cache->conns[place ^ i],
+                                           key, data, ip_ofs, in_port);
+        if (path) {
+            return path;
+        }
+    }
+    return NULL;
+}
+
+/* 'place' is the connection's.  In which place of a cache line it is differs
+ * from one to another, which no processor can predict: chosen by arithmetic, as
+ * gcc makes a branch of a question. */
+static inline const struct path *
+find_path(const struct acdc_conn_cache *cache, const struct conn *key,
+          uint32_t place, const uint8_t *data, size_t ip_ofs,
+          odp_port_t in_port)
+{
+    const struct conn *line = &cache->conns[place];
+    size_t second = is_of(&line[1], key);
+    size_t third = is_of(&line[2], key);
+    size_t fourth = is_of(&line[3], key);
+    size_t at = (second | fourth) | (third | fourth) << 1;
+    const struct path *path;
+
+    BUILD_ASSERT(CONNS_IN_LINE == 4);
+    path = get_path(cache, &line[at], key, data, ip_ofs, in_port);
+    return (OVS_LIKELY(path)
+            ? path
+            : find_path_anywhere(cache, key, place, data, ip_ofs, in_port));
+}
+
 /* Looks at one path a batch: nobody else gives a deleted flow's memory back. */
 static void
 sweep_paths(struct acdc_conn_cache *cache)
@@ -579,31 +639,22 @@ acdc_conn_cache_find(struct acdc_conn_cache *cache,
     DP_PACKET_BATCH_FOR_EACH (i, packet, batch) {
         const uint8_t *data = dp_packet_data(packet);
         const uint8_t *ip = data + ip_ofs[i];
+        const struct path *path;
 
-        hits->flows[i] = NULL;
-        for (size_t j = 0; ip_ofs[i] && j < WAYS; j++) {
-            const struct conn *conn = &cache->conns[places[i] ^ j];
-            const struct path *path;
-
-            /* A connection may be there twice, as of two tags. */
-            if (conn->addrs != keys[i].addrs || conn->ports != keys[i].ports) {
-                continue;
-            }
-            path = &cache->paths[conn->path];
-            if (OVS_LIKELY(conn->gen == path->gen && is_alive(path)
-                           && path_takes(path, data, ip_ofs[i], in_port))) {
-                hits->flows[i] = path->flow;
-                hits->tcp_flags[i] = (ip[TCP_OFS + 12] << 8
-                                      | ip[TCP_OFS + 13]) & 0xfff;
-                dp_packet_reset_offsets(packet);
-                packet->l3_ofs = ip_ofs[i];
-                packet->l4_ofs = ip_ofs[i] + IP_HEADER_LEN;
-                dp_packet_set_l2_pad_size(packet, dp_packet_size(packet)
-                                                  - ip_ofs[i]
-                                                  - get_tot_len(ip));
-                n_hits++;
-                break;
-            }
+        path = (OVS_LIKELY(ip_ofs[i])
+                ? find_path(cache, &keys[i], places[i], data, ip_ofs[i],
+                            in_port)
+                : NULL);
+        hits->flows[i] = path ? path->flow : NULL;
+        if (OVS_LIKELY(path)) {
+            hits->tcp_flags[i] = (ip[TCP_OFS + 12] << 8
+                                  | ip[TCP_OFS + 13]) & 0xfff;
+            dp_packet_reset_offsets(packet);
+            packet->l3_ofs = ip_ofs[i];
+            packet->l4_ofs = ip_ofs[i] + IP_HEADER_LEN;
+            dp_packet_set_l2_pad_size(packet, dp_packet_size(packet)
+                                              - ip_ofs[i] - get_tot_len(ip));
+            n_hits++;
         }
     }
     cache->source->useful += n_hits;
