@@ -137,7 +137,10 @@ acdc_table_find_first(struct acdc_pkt *p)
 }
 
 /* Has no branch that depends on which it is: processors would mispredict it as
- * often.  It chooses by arithmetic, as gcc makes a branch of a question. */
+ * often.  It chooses by arithmetic, as gcc makes a branch of a question.
+ *
+ * The flow is fetched as to be written: its lock will be taken.  Where another
+ * thread had it last its line would come a second time for that, and not ahead. */
 static ACDC_ALWAYS_INLINE void
 acdc_table_find_second(struct acdc_pkt *p, enum acdc_dir dir)
 {
@@ -148,7 +151,7 @@ acdc_table_find_second(struct acdc_pkt *p, enum acdc_dir dir)
 
     f = (struct acdc_flow *) (first ^ ((first ^ other) & -differs));
     p->flow = f;
-    ACDC_PREFETCH(f);
+    ACDC_PREFETCH_WRITE(f);
     if (dir == ACDC_INGRESS) {
         acdc_flow_prefetch_in(f, p);
     }
@@ -165,7 +168,7 @@ acdc_table_find_third(const struct acdc_ctx *ctx, struct acdc_pkt *p,
 {
     if (acdc_unlikely(acdc_flow_differs(p->flow, p))) {
         p->flow = acdc_link_follow(&p->flow->next);
-        ACDC_PREFETCH(p->flow);
+        ACDC_PREFETCH_WRITE(p->flow);
         acdc_flow_prefetch_in(p->flow, p);
     } else if (dir == ACDC_EGRESS && p->payload
                && (uint16_t) (ctx->now_ms - acdc_hint(&p->flow->active))

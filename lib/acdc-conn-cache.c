@@ -624,6 +624,7 @@ acdc_conn_cache_find(struct acdc_conn_cache *cache,
         return false;
     }
 
+    hits->learn = 0;
     /* In steps, so that the batch waits for memory together. */
     DP_PACKET_BATCH_FOR_EACH (i, packet, batch) {
         if (i + 1 < n) {

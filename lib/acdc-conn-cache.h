@@ -38,7 +38,10 @@ struct dp_netdev_flow;
 struct acdc_conn_hits {
     struct dp_netdev_flow *flows[NETDEV_MAX_BURST];     /* NULL: look it up. */
     uint16_t tcp_flags[NETDEV_MAX_BURST];
+    uint32_t learn;             /* For dpif-netdev.c: a bit for each packet of its
+                                 * flow map that is to be inserted. */
 };
+BUILD_ASSERT_DECL(NETDEV_MAX_BURST <= 32);
 
 /* Whether acdc_conn_cache_ready() has something to say: for batches without guest
  * ports, whose 'cache' is NULL. */
