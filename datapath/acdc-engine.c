@@ -80,6 +80,7 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
     ctx.now_ms = (uint32_t) acdc_div64(now, 1000000);
     ctx.seen = acdc_seen(ctx.now_ms);
     ctx.rtt_bucket = ctx.n_rtts = 0;
+    ctx.grouping = acdc_a32_read(&ctx.slot->grouping);
 
     if (dir == ACDC_EGRESS) {
         parse(&ctx, pkts, n, ACDC_EGRESS);

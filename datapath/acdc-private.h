@@ -303,6 +303,7 @@ struct acdc_ctx {
     uint32_t now_us, now_ms;
     uint32_t seen;              /* For acdc_flow.seen. */
     uint32_t rtt_bucket, n_rtts;        /* See acdc_rtt_record(). */
+    uint32_t grouping;          /* The slot's, as of the beginning. */
     /* Without ACDC_COUNT_AT_ONCE: */
     uint64_t counted;           /* A bit for each valid one of ... */
     uint32_t counters[ACDC_N_COUNTERS]; /* ... added to 'slot' at the end. */

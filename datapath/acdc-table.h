@@ -139,10 +139,13 @@ acdc_table_find_first(struct acdc_pkt *p)
 /* Has no branch that depends on which it is: processors would mispredict it as
  * often.  It chooses by arithmetic, as gcc makes a branch of a question.
  *
- * The flow is fetched as to be written: its lock will be taken.  Where another
- * thread had it last its line would come a second time for that, and not ahead. */
+ * Where other threads have packets of the same connections it fetches the flow
+ * as to be written, as its lock will be taken: else its line would come a second
+ * time for that, and not ahead.  For one thread alone that takes longer on some
+ * processors (docs/performance). */
 static ACDC_ALWAYS_INLINE void
-acdc_table_find_second(struct acdc_pkt *p, enum acdc_dir dir)
+acdc_table_find_second(const struct acdc_ctx *ctx, struct acdc_pkt *p,
+                       enum acdc_dir dir)
 {
     struct acdc_flow *f = p->flow;
     const struct acdc_flow *next = acdc_link_follow(&f->next);
@@ -151,7 +154,11 @@ acdc_table_find_second(struct acdc_pkt *p, enum acdc_dir dir)
 
     f = (struct acdc_flow *) (first ^ ((first ^ other) & -differs));
     p->flow = f;
-    ACDC_PREFETCH_WRITE(f);
+    if (acdc_unlikely(ctx->grouping)) {
+        ACDC_PREFETCH_WRITE(f);
+    } else {
+        ACDC_PREFETCH(f);
+    }
     if (dir == ACDC_INGRESS) {
         acdc_flow_prefetch_in(f, p);
     }
@@ -168,7 +175,7 @@ acdc_table_find_third(const struct acdc_ctx *ctx, struct acdc_pkt *p,
 {
     if (acdc_unlikely(acdc_flow_differs(p->flow, p))) {
         p->flow = acdc_link_follow(&p->flow->next);
-        ACDC_PREFETCH_WRITE(p->flow);
+        ACDC_PREFETCH(p->flow);
         acdc_flow_prefetch_in(p->flow, p);
     } else if (dir == ACDC_EGRESS && p->payload
                && (uint16_t) (ctx->now_ms - acdc_hint(&p->flow->active))
@@ -199,7 +206,7 @@ acdc_table_find(const struct acdc_ctx *ctx, struct acdc_pkt *pkts,
         acdc_table_find_first(&pkts[i]);
     }
     for (i = 0; i < n && i < 2 * ACDC_AHEAD; i++) {
-        acdc_table_find_second(&pkts[i], dir);
+        acdc_table_find_second(ctx, &pkts[i], dir);
     }
     for (i = 0; i < n && i < ACDC_AHEAD; i++) {
         acdc_table_find_third(ctx, &pkts[i], dir);
@@ -211,7 +218,7 @@ acdc_table_find_ahead(const struct acdc_ctx *ctx, struct acdc_pkt *p,
                       const struct acdc_pkt *end, enum acdc_dir dir)
 {
     if (end - p > 2 * ACDC_AHEAD) {
-        acdc_table_find_second(p + 2 * ACDC_AHEAD, dir);
+        acdc_table_find_second(ctx, p + 2 * ACDC_AHEAD, dir);
     }
     if (end - p > ACDC_AHEAD) {
         acdc_table_find_third(ctx, p + ACDC_AHEAD, dir);
@@ -314,13 +321,11 @@ static ACDC_ALWAYS_INLINE bool
 acdc_group(const struct acdc_ctx *ctx, struct acdc_groups *g,
            struct acdc_pkt *pkts, unsigned int n, enum acdc_dir dir)
 {
-    uint32_t grouping = acdc_a32_read(&ctx->slot->grouping);
-
-    if (acdc_likely(!grouping) || n < ACDC_GROUPED_MIN) {
+    if (acdc_likely(!ctx->grouping) || n < ACDC_GROUPED_MIN) {
         return false;
     }
-    if (grouping > 1) {
-        acdc_a32_set(&ctx->slot->grouping, grouping - 1);
+    if (ctx->grouping > 1) {
+        acdc_a32_set(&ctx->slot->grouping, ctx->grouping - 1);
         return false;
     }
     if (!acdc_group_sort(g, pkts, n, dir)) {
@@ -338,7 +343,7 @@ acdc_note_sharing(const struct acdc_ctx *ctx, const struct acdc_pkt *pkts,
     if (n >= ACDC_GROUPED_MIN
         && acdc_unlikely(acdc_is_other(ctx,
                                        acdc_lock_holder(&pkts->flow->lock)))
-        && !acdc_a32_read(&ctx->slot->grouping)) {
+        && !ctx->grouping) {
         acdc_a32_set(&ctx->slot->grouping, 1);
     }
 }
