@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "acdc-dpif-provider.h"
+#include "acdc-slab.h"
 #include "coverage.h"
 #include "netdev.h"
 #include "odp-util.h"
@@ -401,6 +402,7 @@ acdc_netdev_set_tenant(struct dpif *dpif, const struct acdc_tenant_config *tc)
     ovs_mutex_lock(&an->mutex);
     engine = acdc_netdev_engine(an);
     if (!engine) {
+        acdc_slab_start();
         engine = acdc_create(&an->config);
         ovsrcu_set(&an->engine, engine);
     }

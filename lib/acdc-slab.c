@@ -125,6 +125,12 @@ start_memory_thread(void)
     }
 }
 
+void
+acdc_slab_start(void)
+{
+    start_memory_thread();
+}
+
 struct acdc_slab_order *
 acdc_slab_order(size_t size)
 {

@@ -19,6 +19,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Starts that thread, if there is none yet.  Else whoever needs memory first does,
+ * and it may run where that thread may: not what a PMD thread should do, which has
+ * a processor of its own. */
+void acdc_slab_start(void);
+
 /* acdc_host_alloc_flow() and acdc_host_free_flow(). */
 void *acdc_slab_alloc_flow(size_t, bool v6);
 void acdc_slab_free_flow(void *);

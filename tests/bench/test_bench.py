@@ -115,6 +115,11 @@ def test_dpdk() -> None:
     # OVS's own caches keep a flow depends on chance.
     counts = case["instructions"]
     assert counts["unbound"] < 1.03 * counts["pristine"] < counts["bound"]
+    # What touches memory does not take time from what polls.
+    cpus = case["state"]["bound"]["cpus"]
+    (polls,) = (where for name, where in cpus.items() if name.startswith("pmd-"))
+    (touches,) = (where for name, where in cpus.items() if name.startswith("acdc_memory"))
+    assert polls != touches
 
 
 @pytest.mark.skipif(read_env()["OVS_DPDK"] != "shared", reason="Open vSwitch without DPDK")
