@@ -495,12 +495,12 @@ is_of(const struct conn *conn, const struct conn *key)
     return !((conn->addrs ^ key->addrs) | (conn->ports ^ key->ports));
 }
 
-/* The path of a packet that is of the connection 'key', if 'conn' says so, or
+/* The path of a packet that is of the connection 'key', if 'conn' has it, or
  * NULL. */
 static inline const struct path *
-get_path(const struct acdc_conn_cache *cache, const struct conn *conn,
-         const struct conn *key, const uint8_t *data, size_t ip_ofs,
-         odp_port_t in_port)
+conn_path(const struct acdc_conn_cache *cache, const struct conn *conn,
+          const struct conn *key, const uint8_t *data, size_t ip_ofs,
+          odp_port_t in_port)
 {
     const struct path *path = &cache->paths[conn->path];
 
@@ -518,8 +518,8 @@ find_path_anywhere(const struct acdc_conn_cache *cache,
 {
     /* A connection may be there twice, as of two tags. */
     for (size_t i = 0; i < WAYS; i++) {
-        const struct path *path = get_path(cache, &cache->conns[place ^ i],
-                                           key, data, ip_ofs, in_port);
+        const struct path *path = conn_path(cache, &cache->conns[place ^ i],
+                                            key, data, ip_ofs, in_port);
         if (path) {
             return path;
         }
@@ -543,7 +543,7 @@ find_path(const struct acdc_conn_cache *cache, const struct conn *key,
     const struct path *path;
 
     BUILD_ASSERT(CONNS_IN_LINE == 4);
-    path = get_path(cache, &line[at], key, data, ip_ofs, in_port);
+    path = conn_path(cache, &line[at], key, data, ip_ofs, in_port);
     return (OVS_LIKELY(path)
             ? path
             : find_path_anywhere(cache, key, place, data, ip_ofs, in_port));
@@ -694,8 +694,7 @@ acdc_conn_cache_insert(struct acdc_conn_cache *cache,
 
         if (conn->gen != its->gen || !is_alive(its)) {
             room = room ? room : conn;
-        } else if (conn->addrs == new.addrs && conn->ports == new.ports
-                   && path_takes(its, data, ip_ofs, in_port)) {
+        } else if (is_of(conn, &new) && path_takes(its, data, ip_ofs, in_port)) {
             /* By another packet of the same batch. */
             return;
         }

@@ -46,8 +46,10 @@ static bool spares_wanted;
 
 /* An object whose memory has been touched.  Gets spare slabs meanwhile. */
 static void *alloc_touched(size_t, int numa_node);
-/* Gets the spare slabs that are wanted. */
+/* Gets the spare slabs that are wanted, of ... */
 static void get_spares(void);
+/* ... these, of flows. */
+static void init_classes(void);
 
 /* The caller's, -1 if not known. */
 static int
@@ -114,21 +116,16 @@ memory_main(void *aux OVS_UNUSED)
     return NULL;
 }
 
-static void
-start_memory_thread(void)
+void
+acdc_slab_start(void)
 {
     static struct ovsthread_once once = OVSTHREAD_ONCE_INITIALIZER;
 
     if (ovsthread_once_start(&once)) {
+        init_classes();
         ovs_thread_create("acdc_memory", memory_main, NULL);
         ovsthread_once_done(&once);
     }
-}
-
-void
-acdc_slab_start(void)
-{
-    start_memory_thread();
 }
 
 struct acdc_slab_order *
@@ -136,7 +133,6 @@ acdc_slab_order(size_t size)
 {
     struct acdc_slab_order *order = xzalloc(sizeof *order);
 
-    start_memory_thread();
     order->size = size;
     order->numa_node = current_numa_node();
     atomic_init(&order->done, false);
@@ -376,6 +372,11 @@ get_spares(void)
 {
 }
 
+static void
+init_classes(void)
+{
+}
+
 #else
 
 /* Slabs are aligned to SLAB_SIZE, so that a flow's address gives its slab.  Most
@@ -416,20 +417,14 @@ struct slab_class {
 static struct slab_class classes[2];
 
 static void
-slab_init(void)
+init_classes(void)
 {
-    static struct ovsthread_once once = OVSTHREAD_ONCE_INITIALIZER;
-
-    if (ovsthread_once_start(&once)) {
-        for (size_t i = 0; i < ARRAY_SIZE(classes); i++) {
-            ovs_mutex_init(&classes[i].mutex);
-            classes[i].v6 = i;
-            ovs_list_init(&classes[i].partial);
-            ovs_list_init(&classes[i].spares);
-            classes[i].n_wanted = 1;
-        }
-        start_memory_thread();
-        ovsthread_once_done(&once);
+    for (size_t i = 0; i < ARRAY_SIZE(classes); i++) {
+        ovs_mutex_init(&classes[i].mutex);
+        classes[i].v6 = i;
+        ovs_list_init(&classes[i].partial);
+        ovs_list_init(&classes[i].spares);
+        classes[i].n_wanted = 1;
     }
 }
 
@@ -617,12 +612,10 @@ add_slab(struct slab_class *class)
 void *
 acdc_slab_alloc_flow(size_t size OVS_UNUSED, bool v6)
 {
-    struct slab_class *class;
+    struct slab_class *class = &classes[v6];
     struct slab *slab;
     void *p = NULL;
 
-    slab_init();
-    class = &classes[v6];
     ovs_mutex_lock(&class->mutex);
     slab = (ovs_list_is_empty(&class->partial)
             ? add_slab(class)

@@ -19,9 +19,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Starts that thread, if there is none yet.  Else whoever needs memory first does,
- * and it may run where that thread may: not what a PMD thread should do, which has
- * a processor of its own. */
+/* To be called before all that follows, any number of times.  Starts that thread,
+ * which may run where the calling one may: not to be called by a PMD thread, which
+ * has a processor of its own. */
 void acdc_slab_start(void);
 
 /* acdc_host_alloc_flow() and acdc_host_free_flow(). */

@@ -346,7 +346,8 @@ def measure(case: Case, program: Path, turns: int, restarts: int, seconds: float
                 for switch in switches if turn % 2 == 0 else reversed(switches):
                     found = switch.turn(seconds) | switch.latency(seconds)
                     values[switch.variant].append(found)
-            result["segments"] = switches[0].segments()
+            pristine = next(s for s in switches if s.variant == "pristine")
+            result["segments"] = pristine.segments()
             for switch in switches:
                 switch.proceed()
                 if counters := switch.check():
