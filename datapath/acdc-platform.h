@@ -217,16 +217,31 @@ static inline void *acdc_arena_in(const void *flow)
     return (void *) ((uintptr_t) flow + ACDC_GROUP_IN
                      - ofs / (ACDC_FLOW / (ACDC_FLOW - ACDC_FLOW_IN)));
 }
-/* The place to be used after 'flow': every second one of a group, then those
- * between them, then the next group.  Flows that begin together are often used
- * together, by several processors, and these fetch pairs of lines. */
+/* The place to be used after 'flow'.  Connections that begin together are often
+ * used together, by several threads, and a processor that uses several lines of
+ * a page fetches others before anybody asked, also those that another one is
+ * about to write.  So a block's flows are not given out group by group: first one
+ * of each second group, so that 16 flows in a row are in pages of 4 kB of their
+ * own, then one of each other group, and so on.  A block's first is its lowest
+ * address.  Each group begins with another place, as lines that have the same
+ * place in their pages compete for the cache. */
+#define ACDC_BLOCK ((size_t) 32 * ACDC_GROUP)   /* Aligned so. */
 static inline char *acdc_arena_next(char *flow)
 {
-    size_t ofs = (uintptr_t) flow & (ACDC_GROUP - 1);
+    size_t ofs = (uintptr_t) flow & (ACDC_BLOCK - 1);
+    size_t group = ofs / ACDC_GROUP;
+    size_t round = (ofs % ACDC_GROUP / ACDC_FLOW + ACDC_GROUP_FLOWS - group / 2)
+                   % ACDC_GROUP_FLOWS;
 
-    return ofs + 2 * ACDC_FLOW < ACDC_GROUP_IN ? flow + 2 * ACDC_FLOW
-           : ofs % (2 * ACDC_FLOW) ? flow - ofs + ACDC_GROUP
-           : flow - ofs + ACDC_FLOW;
+    group += 2;
+    if (group >= ACDC_BLOCK / ACDC_GROUP) {
+        group = !(group & 1);
+        if (!group && ++round == ACDC_GROUP_FLOWS) {
+            return flow - ofs + ACDC_BLOCK;
+        }
+    }
+    return flow - ofs + group * ACDC_GROUP
+           + (round + group / 2) % ACDC_GROUP_FLOWS * ACDC_FLOW;
 }
 /* Those of IPv6 have a third part, behind the arena: of ACDC_ARENA_ALIGN bytes there
  * these are whole pages, of up to 64 kB. */

@@ -489,6 +489,15 @@ make_writable(void *p, size_t size, int numa_node)
     return !mprotect(p, size, PROT_READ | PROT_WRITE);
 }
 
+/* Has slab->next where there may be a flow. */
+static void
+slab_skip_header(struct slab *slab)
+{
+    while (slab->next - (char *) slab < (ptrdiff_t) ACDC_GROUP) {
+        slab->next = acdc_arena_next(slab->next);
+    }
+}
+
 /* Returns a slab with 'size' bytes, zeroed, or NULL. */
 static struct slab *
 slab_map(struct slab_class *class, size_t size, int numa_node)
@@ -508,7 +517,8 @@ slab_map(struct slab_class *class, size_t size, int numa_node)
     slab = (struct slab *) (void *) p;
     slab->class = class;
     slab->mapped = size;
-    slab->next = p + ACDC_GROUP;
+    slab->next = p;
+    slab_skip_header(slab);
     return slab;
 }
 
@@ -627,6 +637,7 @@ acdc_slab_alloc_flow(size_t size OVS_UNUSED, bool v6)
         } else {
             p = slab->next;
             slab->next = acdc_arena_next(slab->next);
+            slab_skip_header(slab);
         }
         slab->n_used++;
         if (slab_is_full(slab)) {

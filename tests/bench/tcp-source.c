@@ -24,6 +24,7 @@
 #include <rte_cycles.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
+#include <rte_prefetch.h>
 
 #if __has_include(<valgrind/callgrind.h>)
 #include <valgrind/callgrind.h>
@@ -62,18 +63,23 @@ struct report {
     } sides[2];
 };
 
+/* What its own thread writes all the time, and the others must not share a cache
+ * line with, nor a pair of lines: waiting for that is no part of the switch. */
+#define APART _Alignas(128)
 struct side {
-    struct visits visits;
+    APART struct visits visits;
     uint64_t idle_ns, idle_since;
     uint64_t sent;              /* Packets. */
     uint64_t next_sample;
+    uint64_t other_done;        /* The other side's 'done', as last read. */
+    uint64_t polled;            /* Cycles, when last. */
     /* Visits whose packets the switch has dealt with. */
-    _Atomic uint64_t done __rte_cache_aligned;
+    APART _Atomic uint64_t done;
     _Atomic uint64_t packets;   /* 'sent', for the other side. */
-} __rte_cache_aligned;
+};
 
 static struct side sides[2];
-static struct report *report;
+APART static struct report *report;     /* From here on only read. */
 static uint64_t count_from, count_to;   /* Packets, for callgrind. */
 static uint8_t guest_memory[FRAME_MAX];
 static double ns_per_cycle;
@@ -88,19 +94,19 @@ cpu_ns(void)
 }
 
 static void
-note_pause(void)
+note_pause(struct side *own)
 {
-    static uint64_t before;
     uint64_t now = rte_rdtsc();
 
-    if (before) {
-        uint64_t ns = (uint64_t) ((double) (now - before) * ns_per_cycle);
+    if (own->polled) {
+        uint64_t ns = (uint64_t) ((double) (now - own->polled)
+                                  * ns_per_cycle);
 
         if (ns > report->pause_ns) {
             report->pause_ns = ns;
         }
     }
-    before = now;
+    own->polled = now;
 }
 
 static void
@@ -132,6 +138,28 @@ take_sample(int side)
     }
 }
 
+/* Where a side must wait for the other.  It looks where that is only when it must,
+ * and lets the line come meanwhile: with threads of their own it comes from another
+ * processor, which no network card would have the switch wait for. */
+static uint64_t
+limit_of(const struct side *own)
+{
+    const struct visits *v = &own->visits;
+
+    return own->other_done + (v->round < HANDSHAKE ? lead(v)
+                              : RTE_MIN(lead(v), (uint64_t) LEAD));
+}
+
+static bool
+may_go(struct side *own, const struct side *other)
+{
+    if (own->visits.pos >= limit_of(own)) {
+        own->other_done = atomic_load_explicit(&other->done,
+                                               memory_order_acquire);
+    }
+    return own->visits.pos < limit_of(own);
+}
+
 static uint16_t
 receive(uint16_t port __rte_unused, uint16_t queue __rte_unused,
         struct rte_mbuf *mbufs[], uint16_t n_mbufs,
@@ -139,7 +167,6 @@ receive(uint16_t port __rte_unused, uint16_t queue __rte_unused,
 {
     int side = side_ == &sides[NETWORK];
     struct side *own = &sides[side], *other = &sides[!side];
-    uint64_t limit;
     uint16_t n = 0;
 
     if (!report->go) {
@@ -147,7 +174,7 @@ receive(uint16_t port __rte_unused, uint16_t queue __rte_unused,
         return 0;
     }
     if (side == GUEST) {
-        note_pause();
+        note_pause(own);
     }
     /* It polls again, so it has dealt with the last batch. */
     atomic_store_explicit(&own->done, own->visits.pos, memory_order_release);
@@ -156,14 +183,13 @@ receive(uint16_t port __rte_unused, uint16_t queue __rte_unused,
         take_sample(side);
     }
 
-    limit = atomic_load_explicit(&other->done, memory_order_acquire);
-    if (own->visits.round < HANDSHAKE) {
-        limit += lead(&own->visits);
-    } else {
-        limit += RTE_MIN(lead(&own->visits), (uint64_t) LEAD);
+    if (own->visits.round >= HANDSHAKE && !report->streaming) {
         report->streaming = 1;
     }
-    while (n < n_mbufs && own->visits.pos < limit) {
+    if (own->visits.pos + n_mbufs >= limit_of(own)) {
+        rte_prefetch0((const void *) &other->done);
+    }
+    while (n < n_mbufs && may_go(own, other)) {
         uint8_t *frame = rte_pktmbuf_mtod(mbufs[n], uint8_t *);
         uint16_t len = next_frame(&own->visits, side, frame);
 
