@@ -250,7 +250,12 @@ touch(char *p, size_t begin, size_t end)
     }
 }
 
-/* In the cache line before each object. */
+/* Objects do not share cache lines, nor pairs of them, which some processors
+ * fetch together: threads that only read one would wait for those that write
+ * another, or what else malloc() has there. */
+#define APART ((size_t) 128)
+
+/* In the lines before each object. */
 struct block {
     size_t mapped;              /* Bytes; 0: of malloc(). */
 };
@@ -293,21 +298,21 @@ block_alloc(size_t size, int numa_node)
 {
     void *p;
 
-    if (size > SIZE_MAX - CACHE_LINE_SIZE) {
+    if (size > SIZE_MAX - 2 * APART) {
         return NULL;
     }
-    size += CACHE_LINE_SIZE;
+    size = ROUND_UP(size + APART, APART);
     if (size >= SLAB_SIZE) {
         return block_map(size, numa_node);
     }
-    return (posix_memalign(&p, CACHE_LINE_SIZE, size)
+    return (posix_memalign(&p, APART, size)
             ? NULL : memset(p, 0, size));
 }
 
 static void *
 block_object(struct block *block)
 {
-    return block ? (char *) block + CACHE_LINE_SIZE : NULL;
+    return block ? (char *) block + APART : NULL;
 }
 
 static void *
@@ -339,7 +344,7 @@ acdc_slab_free(void *p)
     if (!p) {
         return;
     }
-    block = (struct block *) (void *) ((char *) p - CACHE_LINE_SIZE);
+    block = (struct block *) (void *) ((char *) p - APART);
     if (block->mapped) {
         munmap(block, block->mapped);
     } else {
