@@ -277,8 +277,8 @@ acdc_group_sort(struct acdc_groups *g, struct acdc_pkt *pkts, unsigned int n,
     uint64_t used = 0;
 
     for (i = 0; i < n; i++) {
-        group[i] = (uint8_t) ((uintptr_t) pkts[i].bucket / sizeof(acdc_link)
-                              % ACDC_N_GROUPS ^ flip);
+        group[i] = (uint8_t) (((uintptr_t) pkts[i].bucket / sizeof(acdc_link)
+                               % ACDC_N_GROUPS) ^ flip);
         used |= (uint64_t) 1 << group[i];
         n_groups += !at[group[i]]++;
         last[group[i]] = (uint8_t) i;

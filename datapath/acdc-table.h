@@ -294,8 +294,8 @@ struct acdc_groups {
     uint8_t order[ACDC_BATCH_MAX];
 };
 
-/* acdc-table.c.  Sorts the packets of a batch that have their keys.  False if they
- * are of too many flows. */
+/* acdc-table.c.  Sorts the packets of a batch that have their keys, and fetches the
+ * first one's flow.  False if they are of too many flows. */
 bool acdc_group_sort(struct acdc_groups *, struct acdc_pkt *pkts,
                      unsigned int n, enum acdc_dir dir);
 /* The packet to be processed after 'i' others.  Its 'flow' is most likely its
