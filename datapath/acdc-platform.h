@@ -373,6 +373,10 @@ static inline uint64_t acdc_div64(uint64_t a, uint64_t b) { return a / b; }
 
 #endif /* !__KERNEL__ */
 
+/* Bytes between what different threads write, or one writes and others read:
+ * processors hand each other whole cache lines, and some fetch them in pairs. */
+#define ACDC_APART 128
+
 static inline struct acdc_flow *acdc_link_load(const acdc_link *l)
 {
     acdc_link link = acdc_ptr_load(l);

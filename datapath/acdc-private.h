@@ -217,9 +217,7 @@ struct acdc_slot_stats {
     acdc_a64 counters[ACDC_N_COUNTERS];
     acdc_a64 rtt[ACDC_RTT_BUCKETS];
     acdc_a32 grouping;          /* See acdc_group(). */
-    char apart[128];            /* From the next one: processors have to hand
-                                 * each other whole cache lines, and some fetch
-                                 * them in pairs. */
+    char apart[ACDC_APART];     /* From the next one. */
 };
 
 struct acdc_tenant {

@@ -250,12 +250,9 @@ touch(char *p, size_t begin, size_t end)
     }
 }
 
-/* Objects do not share cache lines, nor pairs of them, which some processors
- * fetch together: threads that only read one would wait for those that write
- * another, or what else malloc() has there. */
-#define APART ((size_t) 128)
-
-/* In the lines before each object. */
+/* In the ACDC_APART bytes before each object.  Objects are as far from each other,
+ * and from what else malloc() has: threads that only read one would wait for
+ * those that write another. */
 struct block {
     size_t mapped;              /* Bytes; 0: of malloc(). */
 };
@@ -298,21 +295,21 @@ block_alloc(size_t size, int numa_node)
 {
     void *p;
 
-    if (size > SIZE_MAX - 2 * APART) {
+    if (size > SIZE_MAX - 2 * ACDC_APART) {
         return NULL;
     }
-    size = ROUND_UP(size + APART, APART);
+    size = ROUND_UP(size + ACDC_APART, ACDC_APART);
     if (size >= SLAB_SIZE) {
         return block_map(size, numa_node);
     }
-    return (posix_memalign(&p, APART, size)
+    return (posix_memalign(&p, ACDC_APART, size)
             ? NULL : memset(p, 0, size));
 }
 
 static void *
 block_object(struct block *block)
 {
-    return block ? (char *) block + APART : NULL;
+    return block ? (char *) block + ACDC_APART : NULL;
 }
 
 static void *
@@ -344,7 +341,7 @@ acdc_slab_free(void *p)
     if (!p) {
         return;
     }
-    block = (struct block *) (void *) ((char *) p - APART);
+    block = (struct block *) (void *) ((char *) p - ACDC_APART);
     if (block->mapped) {
         munmap(block, block->mapped);
     } else {
