@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "acdc-background.h"
 #include "acdc-netdev.h"
 #include "acdc-slab.h"
 #include "byte-order.h"
@@ -110,6 +111,7 @@ struct source {
 
 struct acdc_conn_cache {
     const struct acdc_netdev *an;
+    int cpu;                    /* Of acdc_background_avoid(). */
     struct path *paths;         /* N_PATHS. */
     struct conn *conns;
     uint32_t n_conns;           /* A power of 2. */
@@ -137,6 +139,7 @@ acdc_conn_cache_create(const struct acdc_netdev *an)
     struct acdc_conn_cache *cache = xzalloc(sizeof *cache);
 
     cache->an = an;
+    cache->cpu = acdc_background_avoid();
     cache->paths = acdc_slab_alloc(N_PATHS * sizeof cache->paths[0]);
     cache->conns = conns_alloc(MIN_CONNS);
     cache->n_conns = MIN_CONNS;
@@ -163,6 +166,7 @@ acdc_conn_cache_destroy(struct acdc_conn_cache *cache)
             dp_netdev_flow_unref(cache->paths[i].flow);
         }
     }
+    acdc_background_allow(cache->cpu);
     acdc_slab_free(cache->paths);
     acdc_slab_cancel(cache->next);
     if (cache->conns) {

@@ -28,9 +28,9 @@ COVERAGE_DEFINE(acdc_dropped);          /* FACKs consumed, policed data. */
  * SWEEP_STEP_US of every SWEEP_INTERVAL_MS, looking at the clock after
  * SWEEP_BUDGET buckets.  A pass through the table begins at most every
  * PASS_INTERVAL_MS. */
-#define SWEEP_STEP_US 1000
-#define SWEEP_INTERVAL_MS 10
-#define SWEEP_BUDGET 1024
+#define SWEEP_STEP_US 300
+#define SWEEP_INTERVAL_MS 3
+#define SWEEP_BUDGET 128
 #define PASS_INTERVAL_MS 1000
 
 /* IP MTU of a netdev that does not say. */

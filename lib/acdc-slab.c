@@ -14,6 +14,7 @@
 #include <unistd.h>
 #endif
 
+#include "acdc-background.h"
 #include "acdc-platform.h"
 #include "coverage.h"
 #include "openvswitch/list.h"
@@ -102,16 +103,22 @@ memory_main(void *aux OVS_UNUSED)
 {
     /* Nothing here is under RCU. */
     ovsrcu_quiesce_start();
-    ovs_mutex_lock(&memory_mutex);
     for (;;) {
-        if (spares_wanted) {
-            get_spares_if_wanted();
-        } else if (!ovs_list_is_empty(&orders)) {
-            deal_with_order(CONTAINER_OF(ovs_list_front(&orders),
-                                         struct acdc_slab_order, node));
-        } else {
+        ovs_mutex_lock(&memory_mutex);
+        while (!spares_wanted && ovs_list_is_empty(&orders)) {
             ovs_mutex_cond_wait(&memory_cond, &memory_mutex);
         }
+        ovs_mutex_unlock(&memory_mutex);
+
+        acdc_background_begin();
+        ovs_mutex_lock(&memory_mutex);
+        get_spares_if_wanted();
+        if (!ovs_list_is_empty(&orders)) {
+            deal_with_order(CONTAINER_OF(ovs_list_front(&orders),
+                                         struct acdc_slab_order, node));
+        }
+        ovs_mutex_unlock(&memory_mutex);
+        acdc_background_end();
     }
     return NULL;
 }
@@ -209,6 +216,9 @@ alloc_touched(size_t size, int numa_node OVS_UNUSED)
 /* As large as a huge page, and aligned like one. */
 #define SLAB_SIZE ((size_t) 2 << 20)
 
+/* As long as the kernel takes for one. */
+#define REST_NS (200 * 1000)
+
 /* Has the memory, which nobody touched so far, be of that node if it has any
  * left. */
 static void
@@ -248,6 +258,16 @@ touch(char *p, size_t begin, size_t end)
     for (size_t ofs = begin; ofs < end; ofs += get_page_size()) {
         ((volatile char *) p)[ofs] = 0;
     }
+}
+
+/* Between SLAB_SIZE bytes and the next: where PMD threads have all processors, one
+ * of them waits while this thread runs. */
+static void
+rest(void)
+{
+    acdc_background_end();
+    xnanosleep_no_quiesce(REST_NS);
+    acdc_background_begin();
 }
 
 /* In the ACDC_APART bytes before each object.  Objects are as far from each other,
@@ -318,6 +338,9 @@ alloc_touched(size_t size, int numa_node)
     struct block *block = block_alloc(size, numa_node);
 
     for (size_t ofs = 0; block && ofs < block->mapped; ofs += SLAB_SIZE) {
+        if (ofs) {
+            rest();
+        }
         touch((char *) block, MAX(ofs, get_page_size()),
               MIN(ofs + SLAB_SIZE, block->mapped));
         ovs_mutex_lock(&memory_mutex);
@@ -575,7 +598,7 @@ get_spares(void)
 {
     for (size_t i = 0; i < ARRAY_SIZE(classes); i++) {
         while (get_spare(&classes[i])) {
-            continue;
+            rest();
         }
     }
 }

@@ -31,6 +31,8 @@ lib_libopenvswitch_la_SOURCES += \
 	acdc/acdc-table.h \
 	acdc/acdc-wire.h \
 	acdc/acdc.h \
+	lib/acdc-background.c \
+	lib/acdc-background.h \
 	lib/acdc-conn-cache.c \
 	lib/acdc-conn-cache.h \
 	lib/acdc-dpif-provider.h \

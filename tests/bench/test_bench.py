@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import vhost_virtio_user
 from acdc_bench import Lost, build, quartiles
+from sched_waits import unavailable
 
 from acdc_testlib.arguments import refusal
 from acdc_testlib.programs import read_env
@@ -116,20 +117,29 @@ def test_dpdk() -> None:
     counts = case["instructions"]
     assert counts["unbound"] < 1.03 * counts["pristine"] < counts["bound"]
     # What touches memory does not take time from what polls.
-    cpus = case["state"]["bound"]["cpus"]
-    (polls,) = (where for name, where in cpus.items() if name.startswith("pmd-"))
-    (touches,) = (where for name, where in cpus.items() if name.startswith("acdc_memory"))
-    assert polls != touches
+    threads = case["state"]["bound"]["threads"]
+    (polls,) = (thread for name, thread in threads.items() if name.startswith("pmd-"))
+    assert polls["cpus"] != threads["acdc_memory"]["cpus"]
+    assert threads["acdc_mover"]["sleeps"] < 10
 
 
 @pytest.mark.skipif(read_env()["OVS_DPDK"] != "shared", reason="Open vSwitch without DPDK")
 def test_dpdk_with_two_threads() -> None:
     result = bench(
-        *("dpdk", "--traffic", "mix", "--flows", "10", "--pmds", "2"),
+        *("dpdk", "--traffic", "mix", "--flows", "100000", "--pmds", "2"),
         *("--restarts", "1", "--pairs", "2", "--seconds", "0.1"),
+        *([] if unavailable() else ["--waits"]),
     )
     (case,) = result["cases"]
-    assert case["state"]["bound"]["acdc"]["n_capable"] == 10
+    assert case["state"]["bound"]["acdc"]["n_capable"] == 100000
+    # What touches memory has no processor without one, and so does not stay on any.
+    assert case["state"]["bound"]["threads"]["acdc_mover"]["sleeps"] > 20
+    if unavailable():
+        assert "tracefs" in refusal([BENCH / "dpdk", "--waits"])
+    else:
+        for wait in case["bound"]["setup_waits"] + case["bound"]["warm_up_waits"]:
+            assert wait["own_us"] >= 0
+            assert wait["others_us"] >= 0
     # Nanoseconds: a line is in nobody's cache that soon, nor on its way for that long.
     assert len(case["lines"]) == 2
     for turn in case["lines"]:
