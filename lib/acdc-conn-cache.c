@@ -82,13 +82,14 @@ BUILD_ASSERT_DECL(CONNS_IN_LINE * sizeof(struct conn) == CACHE_LINE_SIZE);
 
 #define MIN_CONNS 4096
 
-/* The table grows while it has fewer places than four for each connection that
- * the engine follows: two directions, and as many free, with which one of a
- * hundred finds no room. */
+/* The table grows when more than a quarter of it is taken, so that most are in the
+ * line that is looked at first, while it has fewer places than four for each
+ * connection that the engine follows: two directions, and as many free, with which
+ * one of a hundred finds no room. */
 #define CONNS_PER_FLOW 4
 
-/* The table may grow when a part (1 / ...) of what it holds found no room. */
-#define GROW_AFTER 16
+/* That is looked at after a part (1 / ...) of what it holds. */
+#define GROW_AFTER 64
 
 /* A connection that finds no room takes that of another with this probability:
  * one that sends packets gets it soon, a guest that makes up connections does
@@ -115,8 +116,10 @@ struct acdc_conn_cache {
     struct path *paths;         /* N_PATHS. */
     struct conn *conns;
     uint32_t n_conns;           /* A power of 2. */
-    uint32_t pressure;          /* Connections without room since it was last
-                                 * seen whether the table should grow. */
+    uint32_t n_taken;           /* Of them, also by what has ended since. */
+    uint32_t pressure;          /* Connections entered beyond a quarter, or
+                                 * without room, since it was last seen whether
+                                 * the table should grow. */
     bool may_grow;              /* As last seen. */
     struct acdc_slab_order *next;       /* What will replace 'conns', or NULL. */
     uint32_t n_next;            /* As 'n_conns'. */
@@ -197,6 +200,7 @@ take_conns(struct acdc_conn_cache *cache)
         return;
     }
     cache->next = NULL;
+    cache->n_taken = cache->pressure = 0;
     if (new) {
         /* Giving much memory back takes long; not in this thread. */
         ovsrcu_postpone(acdc_slab_free, cache->conns);
@@ -217,11 +221,11 @@ take_conns(struct acdc_conn_cache *cache)
 static void
 see_whether_may_grow(struct acdc_conn_cache *cache)
 {
-    cache->may_grow = cache->n_conns < acdc_netdev_n_flows(cache->an)
-                                       * (uint64_t) CONNS_PER_FLOW;
+    cache->may_grow = cache->n_taken > cache->n_conns / 4
+                      && cache->n_conns < acdc_netdev_n_flows(cache->an)
+                                          * (uint64_t) CONNS_PER_FLOW;
 }
 
-/* There was no room for a connection. */
 static void
 note_pressure(struct acdc_conn_cache *cache)
 {
@@ -232,8 +236,6 @@ note_pressure(struct acdc_conn_cache *cache)
             order_conns(cache, 2 * cache->n_conns);
         }
     }
-    /* What will have room is not in vain. */
-    cache->source->useful += cache->may_grow;
 }
 
 /* Packets. */
@@ -708,6 +710,8 @@ acdc_conn_cache_insert(struct acdc_conn_cache *cache,
         uint32_t random = random_uint32();
 
         note_pressure(cache);
+        /* What will have room is not in vain. */
+        cache->source->useful += cache->may_grow;
         if (random % EVICT_INV_PROB) {
             return;
         }
@@ -717,7 +721,13 @@ acdc_conn_cache_insert(struct acdc_conn_cache *cache,
     /* Last, as it costs more than all this. */
     path = path_get(cache, packet, ip_ofs, flow);
     if (path) {
-        cache->source->useful += has_room;
+        if (has_room) {
+            cache->source->useful++;
+            cache->n_taken += !room->gen;
+            if (cache->n_taken > cache->n_conns / 4) {
+                note_pressure(cache);
+            }
+        }
         new.path = path - cache->paths;
         new.gen = path->gen;
         *room = new;
