@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -30,9 +31,11 @@ static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
 static uint32_t n_owners[CPU_SETSIZE] OVS_GUARDED_BY(mutex);
 
 /* The thread between 'begin' and 'end', 0 if there is none, where it could run
- * before, and whether it is to be moved from one to the next. */
+ * before, whether it was told to run elsewhere, and whether it is to be moved from
+ * one to the next. */
 static pid_t worker OVS_GUARDED_BY(mutex);
 static cpu_set_t allowed OVS_GUARDED_BY(mutex);
+static bool placed OVS_GUARDED_BY(mutex);
 static bool moving OVS_GUARDED_BY(mutex);
 
 /* Keeps the worker, if there is one, off processors that have an owner, or has it
@@ -53,8 +56,10 @@ place_worker(void)
     }
     moving = !CPU_COUNT(&unowned) && CPU_COUNT(&allowed) > 1;
     if (moving) {
+        placed = true;
         xpthread_cond_signal(&cond);
-    } else if (CPU_COUNT(&unowned)) {
+    } else if (CPU_COUNT(&unowned) && !CPU_EQUAL(&unowned, &allowed)) {
+        placed = true;
         (void) sched_setaffinity(worker, sizeof unowned, &unowned);
     }
 }
@@ -63,20 +68,19 @@ int
 acdc_background_avoid(void)
 {
     cpu_set_t own;
+    int cpu = 0;
 
     if (sched_getaffinity(0, sizeof own, &own) || CPU_COUNT(&own) != 1) {
         return -1;
     }
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (CPU_ISSET(cpu, &own)) {
-            ovs_mutex_lock(&mutex);
-            n_owners[cpu]++;
-            place_worker();
-            ovs_mutex_unlock(&mutex);
-            return cpu;
-        }
+    while (!CPU_ISSET(cpu, &own)) {
+        cpu++;
     }
-    return -1;
+    ovs_mutex_lock(&mutex);
+    n_owners[cpu]++;
+    place_worker();
+    ovs_mutex_unlock(&mutex);
+    return cpu;
 }
 
 void
@@ -84,6 +88,7 @@ acdc_background_allow(int cpu)
 {
     if (cpu >= 0) {
         ovs_mutex_lock(&mutex);
+        ovs_assert(n_owners[cpu]);
         n_owners[cpu]--;
         ovs_mutex_unlock(&mutex);
     }
@@ -121,22 +126,30 @@ move_on(int cpu)
     return cpu;
 }
 
-static void *
-mover_main(void *aux OVS_UNUSED)
+static void
+get_priority(void)
 {
     const struct sched_param param = {
         .sched_priority = sched_get_priority_min(SCHED_FIFO),
     };
     int error = pthread_setschedparam(pthread_self(), SCHED_FIFO, &param);
-    int cpu = 0;
 
     if (error) {
-        VLOG_INFO("no real-time priority (%s): where PMD threads have all "
-                  "processors packets may wait for some milliseconds while "
-                  "memory grows", ovs_strerror(error));
+        VLOG_WARN("no real-time priority (%s): PMD threads have all processors, "
+                  "and packets may wait for some milliseconds while memory "
+                  "grows", ovs_strerror(error));
     }
+}
+
+static void *
+mover_main(void *aux OVS_UNUSED)
+{
+    int cpu = 0;
+
     /* Nothing here is under RCU. */
     ovsrcu_quiesce_start();
+    await_moving();
+    get_priority();
     for (;;) {
         await_moving();
         xnanosleep_no_quiesce(MOVE_INTERVAL_NS);
@@ -156,6 +169,7 @@ acdc_background_begin(void)
     }
 
     ovs_mutex_lock(&mutex);
+    ovs_assert(!worker);
     if (!sched_getaffinity(0, sizeof allowed, &allowed)) {
         worker = syscall(SYS_gettid);
         place_worker();
@@ -167,11 +181,15 @@ void
 acdc_background_end(void)
 {
     ovs_mutex_lock(&mutex);
-    if (worker) {
+    if (placed) {
+        if (CPU_COUNT(&allowed) >= sysconf(_SC_NPROCESSORS_ONLN)) {
+            /* Those that come later, too. */
+            memset(&allowed, 0xff, sizeof allowed);
+        }
         (void) sched_setaffinity(0, sizeof allowed, &allowed);
     }
     worker = 0;
-    moving = false;
+    placed = moving = false;
     ovs_mutex_unlock(&mutex);
 }
 

@@ -14,9 +14,9 @@
 #ifndef ACDC_BACKGROUND_H
 #define ACDC_BACKGROUND_H 1
 
-/* Called by a thread that may have a processor for its own: returns which one, to
- * be kept off, or -1.  That is undone by acdc_background_allow(), which any thread
- * may call, with -1 as well. */
+/* Called by a PMD thread (or another: one that may run on one processor alone counts
+ * as such): returns which processor is to be kept off, or -1.  That is undone by
+ * acdc_background_allow(), which any thread may call, with -1 as well. */
 int acdc_background_avoid(void);
 void acdc_background_allow(int cpu);
 

@@ -27,7 +27,7 @@
 
 enum { HEADROOM = 64, FRAME = 1600, MSS = 1448, WSCALE = 14 };
 enum { HUGE_PAGE = 2 << 20, CHUNK = 64 << 20 };
-enum { SWEEP_BUDGET = 1024 };   /* As lib/acdc-netdev.c. */
+enum { SWEEP_BUDGET = 128 };   /* As lib/acdc-netdev.c. */
 
 struct buffer {
     uint8_t headroom[HEADROOM];

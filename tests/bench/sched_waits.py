@@ -10,42 +10,56 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-Waits = dict[str, float | str]
+Waits = dict[str, int | str]
 
 TRACEFS = Path("/sys/kernel/tracing")
 
 EVENT = re.compile(
     r"\[(?P<cpu>\d+)\] +\S+ +(?P<time>\d+\.\d+): sched_switch: "
     r"prev_comm=.* prev_pid=(?P<out>\d+) prev_prio=.* ==> "
-    r"next_comm=(?P<name>.*) next_pid=(?P<into>\d+) next_prio="
+    r"next_comm=.* next_pid=(?P<into>\d+) next_prio="
 )
 SHORT = 50e-6
 """Seconds.  A PMD thread that has its processor for less between two others' turns may not have
 polled: it waits for both in one."""
 
 
-@dataclass
-class Wait:
-    """Microseconds that others had a PMD thread's processor without a break."""
-
-    by_thread: Counter[str] = field(default_factory=Counter)
-
-    def of(self, threads: set[str]) -> float:
-        return sum(us for name, us in self.by_thread.items() if name in threads)
-
-
 def unavailable() -> str | None:
     """Why there are no events, or None."""
+    if not os.access(TRACEFS, os.X_OK):
+        return f"tracefs at {TRACEFS} is not for this user"
     if not (TRACEFS / "instances").is_dir():
         return f"no tracefs at {TRACEFS} (mount -t tracefs none {TRACEFS})"
-    if not os.access(TRACEFS / "instances", os.W_OK):
-        return f"{TRACEFS} is not for this user"
     return None
+
+
+def find_waits(lines: Iterable[str], pmds: set[int]) -> Iterator[Counter[int]]:
+    """Of PMD threads, each time others had its processor without a break: the microseconds of
+    each thread.  Of an idle processor that is 0, whose PMD thread waits for a lock, say."""
+    since: dict[str, tuple[float, int]] = {}  # Who has each processor.
+    waits: dict[str, Counter[int]] = {}  # Of processors that a PMD thread has had.
+    for line in lines:
+        if not (event := EVENT.search(line)):
+            continue
+        cpu, now = event["cpu"], float(event["time"])
+        began, thread = since.get(cpu, (now, -1))
+        since[cpu] = now, int(event["into"])
+        # Another one where an event is missing.
+        if thread != int(event["out"]):
+            continue
+        if thread not in pmds:
+            if cpu in waits:
+                waits[cpu][thread] += round(1e6 * (now - began))
+        elif cpu not in waits:
+            waits[cpu] = Counter()
+        elif now - began >= SHORT and waits[cpu]:
+            yield waits[cpu]
+            waits[cpu] = Counter()
+    yield from (wait for wait in waits.values() if wait)
 
 
 class SchedulerTrace:
@@ -73,45 +87,25 @@ class SchedulerTrace:
         self._set("tracing_on", "0")
 
     def waits(self, pid: int) -> Waits:
-        """Of the PMD threads of process 'pid', which still runs: the longest for threads of its
+        """Of the PMD threads of process 'pid', which still is: the longest for threads of its
         own and whose it was most of all, and the longest for others."""
+        for stats in self._path.glob("per_cpu/cpu*/stats"):
+            if int(re.findall(r"overrun: (\d+)", stats.read_text())[0]):
+                raise RuntimeError("more scheduler events than there is room for")
         names = {
             int(path.name): (path / "comm").read_text().strip()
             for path in Path(f"/proc/{pid}/task").iterdir()
         }
-        own = set(names.values())
-        found = list(self._waits({tid for tid, name in names.items() if name.startswith("pmd-")}))
-        if not found:
-            return {"own_us": 0.0, "others_us": 0.0}
-        longest = max(found, key=lambda wait: wait.of(own))
-        result: Waits = {
-            "own_us": round(longest.of(own), 1),
-            "others_us": round(
-                max(sum(wait.by_thread.values()) - wait.of(own) for wait in found), 1
-            ),
-        }
-        if longest.of(own):
-            result["thread"] = max(own & set(longest.by_thread), key=longest.by_thread.__getitem__)
+        pmds = {thread for thread, name in names.items() if name.startswith("pmd-")}
+        own, others = Counter[int](), 0
+        for wait in find_waits((self._path / "trace").read_text().splitlines(), pmds):
+            part = Counter({thread: us for thread, us in wait.items() if thread in names})
+            own = max(own, part, key=Counter.total)
+            others = max(others, wait.total() - part.total())
+        result: Waits = {"own_us": own.total(), "others_us": others}
+        if own:
+            result["thread"] = names[own.most_common(1)[0][0]]
         return result
-
-    def _waits(self, pmds: set[int]) -> Iterator[Wait]:
-        # By processor: who has it since when, and what its PMD thread waits for.
-        since: dict[str, tuple[float, int, str]] = {}
-        waits: dict[str, Wait] = defaultdict(Wait)
-        polls = {}
-        for line in (self._path / "trace").read_text().splitlines():
-            if not (event := EVENT.search(line)):
-                continue
-            cpu, now = event["cpu"], float(event["time"])
-            if (before := since.get(cpu)) and before[1] == int(event["out"]):
-                began, tid, name = before
-                if tid not in pmds:
-                    waits[cpu].by_thread[name] += round(1e6 * (now - began))
-                elif now - began >= SHORT and cpu in polls:
-                    yield waits.pop(cpu, Wait())
-                if tid in pmds:
-                    polls[cpu] = tid
-            since[cpu] = now, int(event["into"]), event["name"]
 
     def close(self) -> None:
         self._path.rmdir()
