@@ -110,17 +110,16 @@ static int
 move_on(int cpu)
 {
     ovs_mutex_lock(&mutex);
-    for (int i = 0; moving && i < CPU_SETSIZE; i++) {
-        cpu = (cpu + 1) % CPU_SETSIZE;
-        if (CPU_ISSET(cpu, &allowed)) {
-            cpu_set_t next;
+    if (moving) {
+        cpu_set_t next;
 
-            CPU_ZERO(&next);
-            CPU_SET(cpu, &next);
-            /* Fails if that processor has been switched off. */
-            (void) sched_setaffinity(worker, sizeof next, &next);
-            break;
-        }
+        do {
+            cpu = (cpu + 1) % CPU_SETSIZE;
+        } while (!CPU_ISSET(cpu, &allowed));
+        CPU_ZERO(&next);
+        CPU_SET(cpu, &next);
+        /* Fails if that processor has been switched off. */
+        (void) sched_setaffinity(worker, sizeof next, &next);
     }
     ovs_mutex_unlock(&mutex);
     return cpu;

@@ -237,10 +237,16 @@ take_conns(struct acdc_conn_cache *cache)
     }
 }
 
+static bool
+is_filling(const struct acdc_conn_cache *cache)
+{
+    return cache->n_taken > cache->n_conns / 4;
+}
+
 static void
 see_whether_may_grow(struct acdc_conn_cache *cache)
 {
-    cache->may_grow = cache->n_taken > cache->n_conns / 4
+    cache->may_grow = is_filling(cache)
                       && cache->n_conns < acdc_netdev_n_flows(cache->an)
                                           * (uint64_t) CONNS_PER_FLOW;
 }
@@ -743,7 +749,7 @@ acdc_conn_cache_insert(struct acdc_conn_cache *cache,
         if (has_room) {
             cache->source->useful++;
             cache->n_taken += !room->gen;
-            if (cache->n_taken > cache->n_conns / 4) {
+            if (is_filling(cache)) {
                 note_pressure(cache);
             }
         }
