@@ -16,6 +16,22 @@
 #ifdef ACDC_ARENA
 char *acdc_arena;
 
+/* Has the arena's memory be touched without a lock on all of the process's: Linux
+ * (since 6.4) takes that if what is touched has no "anon_vma" yet, and while it fills
+ * a huge page a PMD thread's mprotect() in malloc() would wait.  What is split from a
+ * mapping inherits it.  All of it has one once a page of it had. */
+static void
+arena_prepare(void)
+{
+    const size_t page = 4096;   /* Or larger, where this has no effect. */
+
+    if (!mprotect(acdc_arena + ACDC_ARENA_ALIGN, page, PROT_READ | PROT_WRITE)) {
+        acdc_arena[ACDC_ARENA_ALIGN] = 0;
+        (void) madvise(acdc_arena + ACDC_ARENA_ALIGN, page, MADV_DONTNEED);
+        (void) mprotect(acdc_arena + ACDC_ARENA_ALIGN, page, PROT_NONE);
+    }
+}
+
 bool
 acdc_arena_reserve(void)
 {
@@ -37,6 +53,7 @@ acdc_arena_reserve(void)
             /* Zeros, see acdc_nil(). */
             if (!mprotect(begin, ACDC_ARENA_ALIGN, PROT_READ)) {
                 acdc_arena = begin;
+                arena_prepare();
             } else {
                 munmap(p, size);
             }

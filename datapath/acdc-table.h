@@ -130,7 +130,7 @@ acdc_table_find_first(struct acdc_pkt *p)
 
     p->flow = f;
     /* Without asking, a batch takes 2 to 4 ns a packet more at a million flows,
-     * see docs/performance: prefetches must not come too fast. */
+     * see docs/performance-log: prefetches must not come too fast. */
     if (f != acdc_nil()) {
         ACDC_PREFETCH(f);
     }
@@ -142,7 +142,7 @@ acdc_table_find_first(struct acdc_pkt *p)
  * Where other threads have packets of the same connections it fetches the flow
  * as to be written, as its lock will be taken: else its line would come a second
  * time for that, and not ahead.  For one thread alone that takes longer on some
- * processors (docs/performance). */
+ * processors (docs/performance-log). */
 static ACDC_ALWAYS_INLINE void
 acdc_table_find_second(const struct acdc_ctx *ctx, struct acdc_pkt *p,
                        enum acdc_dir dir)

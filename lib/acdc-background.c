@@ -64,34 +64,49 @@ place_worker(void)
     }
 }
 
-int
+static void
+disown(void *cpu_)
+{
+    size_t cpu = (uintptr_t) cpu_ - 1;
+
+    ovs_mutex_lock(&mutex);
+    ovs_assert(n_owners[cpu]);
+    n_owners[cpu]--;
+    ovs_mutex_unlock(&mutex);
+}
+
+/* Of owners, their processors plus 1. */
+static ovsthread_key_t
+owner_key(void)
+{
+    static struct ovsthread_once once = OVSTHREAD_ONCE_INITIALIZER;
+    static ovsthread_key_t key;
+
+    if (ovsthread_once_start(&once)) {
+        ovsthread_key_create(&key, disown);
+        ovsthread_once_done(&once);
+    }
+    return key;
+}
+
+void
 acdc_background_avoid(void)
 {
+    uintptr_t cpu = 0;
     cpu_set_t own;
-    int cpu = 0;
 
-    if (sched_getaffinity(0, sizeof own, &own) || CPU_COUNT(&own) != 1) {
-        return -1;
+    if (!thread_is_pmd() || ovsthread_getspecific(owner_key())
+        || sched_getaffinity(0, sizeof own, &own) || CPU_COUNT(&own) != 1) {
+        return;
     }
     while (!CPU_ISSET(cpu, &own)) {
         cpu++;
     }
+    ovsthread_setspecific(owner_key(), (void *) (cpu + 1));
     ovs_mutex_lock(&mutex);
     n_owners[cpu]++;
     place_worker();
     ovs_mutex_unlock(&mutex);
-    return cpu;
-}
-
-void
-acdc_background_allow(int cpu)
-{
-    if (cpu >= 0) {
-        ovs_mutex_lock(&mutex);
-        ovs_assert(n_owners[cpu]);
-        n_owners[cpu]--;
-        ovs_mutex_unlock(&mutex);
-    }
 }
 
 /* Waits for a worker to be moved. */
@@ -125,30 +140,31 @@ move_on(int cpu)
     return cpu;
 }
 
-static void
+/* Before there is anything to move: a thread without it waits for its turn. */
+static int
 get_priority(void)
 {
     const struct sched_param param = {
         .sched_priority = sched_get_priority_min(SCHED_FIFO),
     };
-    int error = pthread_setschedparam(pthread_self(), SCHED_FIFO, &param);
 
-    if (error) {
-        VLOG_WARN("no real-time priority (%s): PMD threads have all processors, "
-                  "and packets may wait for some milliseconds while memory "
-                  "grows", ovs_strerror(error));
-    }
+    return pthread_setschedparam(pthread_self(), SCHED_FIFO, &param);
 }
 
 static void *
 mover_main(void *aux OVS_UNUSED)
 {
+    int error = get_priority();
     int cpu = 0;
 
     /* Nothing here is under RCU. */
     ovsrcu_quiesce_start();
     await_moving();
-    get_priority();
+    if (error) {
+        VLOG_WARN("no real-time priority (%s): PMD threads have all processors, "
+                  "and packets may wait for some milliseconds while memory "
+                  "grows", ovs_strerror(error));
+    }
     for (;;) {
         await_moving();
         xnanosleep_no_quiesce(MOVE_INTERVAL_NS);
@@ -194,14 +210,8 @@ acdc_background_end(void)
 
 #else /* !__linux__ */
 
-int
-acdc_background_avoid(void)
-{
-    return -1;
-}
-
 void
-acdc_background_allow(int cpu OVS_UNUSED)
+acdc_background_avoid(void)
 {
 }
 

@@ -14,11 +14,10 @@
 #ifndef ACDC_BACKGROUND_H
 #define ACDC_BACKGROUND_H 1
 
-/* Called by a PMD thread (or another: one that may run on one processor alone counts
- * as such): returns which processor is to be kept off, or -1.  That is undone by
- * acdc_background_allow(), which any thread may call, with -1 as well. */
-int acdc_background_avoid(void);
-void acdc_background_allow(int cpu);
+/* Keeps such work off the calling thread's processor, for as long as there is that
+ * thread, if it is a PMD thread and may run on that one alone.  It may be called
+ * again. */
+void acdc_background_avoid(void);
 
 /* Begins and ends such work of the calling thread, which then may run where it
  * could before.  One thread at a time, and not within each other. */

@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "acdc-background.h"
 #include "acdc-netdev.h"
 #include "acdc-slab.h"
 #include "byte-order.h"
@@ -112,7 +111,6 @@ struct source {
 
 struct acdc_conn_cache {
     const struct acdc_netdev *an;
-    int cpu;                    /* Of acdc_background_avoid(). */
     struct path *paths;         /* N_PATHS. */
     struct conn *conns;
     uint32_t n_conns;           /* A power of 2. */
@@ -142,9 +140,6 @@ acdc_conn_cache_create(const struct acdc_netdev *an)
     struct acdc_conn_cache *cache = xzalloc(sizeof *cache);
 
     cache->an = an;
-    /* Here, as a line more in pmd_thread_main() moves all that is behind it, which
-     * was seen to cost the packets of all others 2 per cent. */
-    cache->cpu = acdc_background_avoid();
     cache->paths = acdc_slab_alloc(N_PATHS * sizeof cache->paths[0]);
     cache->conns = conns_alloc(MIN_CONNS);
     cache->n_conns = MIN_CONNS;
@@ -171,7 +166,6 @@ acdc_conn_cache_destroy(struct acdc_conn_cache *cache)
             dp_netdev_flow_unref(cache->paths[i].flow);
         }
     }
-    acdc_background_allow(cache->cpu);
     acdc_slab_free(cache->paths);
     acdc_slab_cancel(cache->next);
     if (cache->conns) {

@@ -25,7 +25,8 @@
 #include "util.h"
 
 COVERAGE_DEFINE(acdc_slab_ready);       /* Slabs that were there when needed. */
-COVERAGE_DEFINE(acdc_slab_late);        /* Small ones instead. */
+COVERAGE_DEFINE(acdc_slab_late);        /* Small ones instead ... */
+COVERAGE_DEFINE(acdc_slab_mapped);      /* ... of which not even these were. */
 
 /* The thread that touches memory. */
 
@@ -43,7 +44,8 @@ struct acdc_slab_order {
 static struct ovs_mutex memory_mutex = OVS_MUTEX_INITIALIZER;
 static pthread_cond_t memory_cond = PTHREAD_COND_INITIALIZER;
 static struct ovs_list orders = OVS_LIST_INITIALIZER(&orders);
-static bool spares_wanted;
+/* At the start for the small ones. */
+static bool spares_wanted = true;
 
 /* An object whose memory has been touched.  Gets spare slabs meanwhile. */
 static void *alloc_touched(size_t, int numa_node);
@@ -296,6 +298,9 @@ block_map(size_t size, int numa_node)
         return NULL;
     }
 
+    /* See arena_prepare(): in what is cut off below. */
+    base[mapped - 1] = 0;
+
     /* Cuts to what is aligned. */
     excess = -(uintptr_t) base & (SLAB_SIZE - 1);
     if (excess) {
@@ -406,7 +411,9 @@ init_classes(void)
 
 /* Slabs are aligned to SLAB_SIZE, so that a flow's address gives its slab.  Most
  * are as large, a huge page.  Where none is ready whoever needs one has a small
- * one of small pages, which the kernel has at once. */
+ * one of small pages, which the kernel has at once.  But mprotect() may wait while
+ * the kernel fills a huge page for the memory thread, so for some of these it has
+ * been called. */
 #define SLAB_SIZE_SMALL ((size_t) 256 << 10)
 
 struct slab {
@@ -429,6 +436,8 @@ struct slab_class {
     bool v6;
     struct ovs_list partial;    /* Slabs with room. */
     struct ovs_list spares;     /* For when there is none, touched. */
+    struct ovs_list smalls;     /* For when there is no spare, not touched. */
+    size_t n_smalls;
     size_t n_spares;
     size_t n_wanted;            /* Spares there should be, from 1 to
                                  * SPARES_MAX. */
@@ -438,6 +447,9 @@ struct slab_class {
 
 /* Some 140,000 flows. */
 #define SPARES_MAX 8
+
+/* Some 16,000 flows, for as long as the memory thread takes for a spare. */
+#define SMALLS 8
 
 static struct slab_class classes[2];
 
@@ -449,6 +461,7 @@ init_classes(void)
         classes[i].v6 = i;
         ovs_list_init(&classes[i].partial);
         ovs_list_init(&classes[i].spares);
+        ovs_list_init(&classes[i].smalls);
         classes[i].n_wanted = 1;
     }
 }
@@ -594,11 +607,32 @@ get_spare(struct slab_class *class)
 }
 
 static void
+get_smalls(struct slab_class *class)
+{
+    struct slab *small;
+
+    ovs_mutex_lock(&class->mutex);
+    while (class->n_smalls < SMALLS) {
+        ovs_mutex_unlock(&class->mutex);
+        small = slab_map(class, SLAB_SIZE_SMALL, -1);
+        ovs_mutex_lock(&class->mutex);
+        if (!small) {
+            break;
+        }
+        ovs_list_push_back(&class->smalls, &small->node);
+        class->n_smalls++;
+    }
+    ovs_mutex_unlock(&class->mutex);
+}
+
+static void
 get_spares(void)
 {
     for (size_t i = 0; i < ARRAY_SIZE(classes); i++) {
+        get_smalls(&classes[i]);
         while (get_spare(&classes[i])) {
             rest();
+            get_smalls(&classes[i]);
         }
     }
 }
@@ -630,7 +664,14 @@ add_slab(struct slab_class *class)
         class->n_spares--;
         COVERAGE_INC(acdc_slab_ready);
     } else {
-        slab = slab_map(class, SLAB_SIZE_SMALL, -1);
+        if (class->n_smalls) {
+            slab = CONTAINER_OF(ovs_list_pop_front(&class->smalls),
+                                struct slab, node);
+            class->n_smalls--;
+        } else {
+            slab = slab_map(class, SLAB_SIZE_SMALL, -1);
+            COVERAGE_INC(acdc_slab_mapped);
+        }
         COVERAGE_INC(acdc_slab_late);
         if (class->wanted) {
             /* One at a time is not enough. */

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which threads had a PMD thread's processor, and for how long, by the kernel's scheduler events.
+"""Which threads had a PMD thread's processor, and for how long, by the kernel's events.
 
 A time between two polls says that a PMD thread did not run, but not whether the switch's own
-threads are to blame, the kernel's, or a virtual machine's host.
+threads are to blame, the kernel's, or a virtual machine's host.  The scheduler's events tell
+threads from each other, and timers and interrupts what the host did: a processor that leaves one
+waiting does not run, whichever thread has it.
 """
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import os
 import re
 from collections import Counter
@@ -23,6 +27,15 @@ EVENT = re.compile(
     r"prev_comm=.* prev_pid=(?P<out>\d+) prev_prio=.* ==> "
     r"next_comm=.* next_pid=(?P<into>\d+) next_prio="
 )
+DUE = re.compile(r"hrtimer_start: hrtimer=(\S+) function=hrtimer_wakeup expires=(\d+)")
+EXPIRED = re.compile(r"(?P<time>\d+\.\d+): hrtimer_expire_entry: hrtimer=(\S+) .*now=(\d+)")
+HEAD = re.compile(r"\[(?P<cpu>\d+)\] +\S+ +(?P<time>\d+\.\d+): (?P<event>\w+): (cpu=(?P<to>\d+))?")
+
+STOP = 100e-6
+"""Seconds.  Interrupts are otherwise taken within some 10 us."""
+STOPPED = -1
+"""In place of a thread: the machine's host had a processor."""
+
 SHORT = 50e-6
 """Seconds.  A PMD thread that has its processor for less between two others' turns may not have
 polled: it waits for both in one."""
@@ -37,9 +50,57 @@ def unavailable() -> str | None:
     return None
 
 
-def find_waits(lines: Iterable[str], pmds: set[int]) -> Iterator[Counter[int]]:
+def find_stops(lines: Iterable[str]) -> list[tuple[float, float]]:
+    """When a processor left an interrupt waiting for STOP or more, seconds from and to, in order,
+    overlaps joined: a timer that expired late, another processor's call that was taken late, or a
+    timer's interrupt that was not over soon."""
+    due: dict[str, int] = {}  # Nanoseconds when timers expire.
+    called: dict[int, float] = {}  # When processors were, that have not shown life since.
+    timer: dict[int, float] = {}  # When they began with a timer's interrupt.
+    found: list[tuple[float, float]] = []
+    for line in lines:
+        if not (head := HEAD.search(line)):
+            continue
+        cpu, now, event = int(head["cpu"]), float(head["time"]), head["event"]
+        if event == "hrtimer_start":
+            if start := DUE.search(line):
+                due[start[1]] = int(start[2])
+        elif event == "hrtimer_expire_entry":
+            if (end := EXPIRED.search(line)) and end[2] in due:
+                found.append((now - (int(end[3]) - due.pop(end[2])) / 1e9, now))
+        elif event == "reschedule_entry":
+            found.append((called.get(cpu, now), now))
+        elif event == "local_timer_entry":
+            timer[cpu] = now
+        elif event == "local_timer_exit":
+            found.append((timer.pop(cpu, now), now))
+        called.pop(cpu, None)
+        if event == "ipi_send_cpu" and head["to"] and "callback=0x0" in line:
+            called.setdefault(int(head["to"]), now)
+    stops: list[tuple[float, float]] = []
+    for begin, end_ in sorted(stop for stop in found if stop[1] - stop[0] >= STOP):
+        if stops and begin <= stops[-1][1]:
+            stops[-1] = stops[-1][0], max(stops[-1][1], end_)
+        else:
+            stops.append((begin, end_))
+    return stops
+
+
+def stopped(stops: list[tuple[float, float]], begin: float, end: float) -> float:
+    """Seconds of 'stops', as of find_stops(), from 'begin' to 'end'."""
+    first = max(bisect.bisect(stops, (begin, begin)) - 1, 0)
+    return sum(
+        max(min(end, b) - max(begin, a), 0)
+        for a, b in itertools.takewhile(lambda stop: stop[0] < end, stops[first:])
+    )
+
+
+def find_waits(
+    lines: Iterable[str], pmds: set[int], stops: list[tuple[float, float]]
+) -> Iterator[Counter[int]]:
     """Of PMD threads, each time others had its processor without a break: the microseconds of
-    each thread.  Of an idle processor that is 0, whose PMD thread waits for a lock, say."""
+    each thread, and of STOPPED.  Of an idle processor that is 0, whose PMD thread waits for a
+    lock, say."""
     since: dict[str, tuple[float, int]] = {}  # Who has each processor.
     waits: dict[str, Counter[int]] = {}  # Of processors that a PMD thread has had.
     for line in lines:
@@ -53,7 +114,10 @@ def find_waits(lines: Iterable[str], pmds: set[int]) -> Iterator[Counter[int]]:
             continue
         if thread not in pmds:
             if cpu in waits:
-                waits[cpu][thread] += round(1e6 * (now - began))
+                stop = stopped(stops, began, now)
+                waits[cpu][thread] += round(1e6 * (now - began - stop))
+                if stop:
+                    waits[cpu][STOPPED] += round(1e6 * stop)
         elif cpu not in waits:
             waits[cpu] = Counter()
         elif now - began >= SHORT and waits[cpu]:
@@ -62,8 +126,16 @@ def find_waits(lines: Iterable[str], pmds: set[int]) -> Iterator[Counter[int]]:
     yield from (wait for wait in waits.values() if wait)
 
 
+EVENTS = ("sched/sched_switch", "timer/hrtimer_start", "timer/hrtimer_expire_entry")
+MORE_EVENTS = (
+    *("ipi/ipi_send_cpu", "irq_vectors/reschedule_entry"),
+    *("irq_vectors/local_timer_entry", "irq_vectors/local_timer_exit"),
+)
+"""Not in each kernel: without them fewer stops are seen."""
+
+
 class SchedulerTrace:
-    """Scheduler events since start(), in a buffer of its own."""
+    """These events since start(), in a buffer of its own."""
 
     def __init__(self) -> None:
         self._path = TRACEFS / "instances" / f"acdc-bench-{os.getpid()}"
@@ -71,7 +143,13 @@ class SchedulerTrace:
         try:
             self._set("buffer_size_kb", "65536")
             self._set("tracing_on", "0")
-            self._set("events/sched/sched_switch/enable", "1")
+            # Processors' own need not agree.
+            self._set("trace_clock", "mono")
+            for event in EVENTS:
+                self._set(f"events/{event}/enable", "1")
+            for event in MORE_EVENTS:
+                if (self._path / "events" / event).is_dir():
+                    self._set(f"events/{event}/enable", "1")
         except BaseException:
             self.close()
             raise
@@ -88,7 +166,7 @@ class SchedulerTrace:
 
     def waits(self, pid: int) -> Waits:
         """Of the PMD threads of process 'pid', which still is: the longest for threads of its
-        own and whose it was most of all, and the longest for others."""
+        own and whose it was most of all, the longest for others, and for the machine's host."""
         for stats in self._path.glob("per_cpu/cpu*/stats"):
             if int(re.findall(r"overrun: (\d+)", stats.read_text())[0]):
                 raise RuntimeError("more scheduler events than there is room for")
@@ -97,12 +175,15 @@ class SchedulerTrace:
             for path in Path(f"/proc/{pid}/task").iterdir()
         }
         pmds = {thread for thread, name in names.items() if name.startswith("pmd-")}
-        own, others = Counter[int](), 0
-        for wait in find_waits((self._path / "trace").read_text().splitlines(), pmds):
+        own, others, host = Counter[int](), 0, 0
+        lines = (self._path / "trace").read_text().splitlines()
+        for wait in find_waits(lines, pmds, find_stops(lines)):
+            stop = wait.pop(STOPPED, 0)
             part = Counter({thread: us for thread, us in wait.items() if thread in names})
             own = max(own, part, key=Counter.total)
             others = max(others, wait.total() - part.total())
-        result: Waits = {"own_us": own.total(), "others_us": others}
+            host = max(host, stop)
+        result: Waits = {"own_us": own.total(), "others_us": others, "host_us": host}
         if own:
             result["thread"] = names[own.most_common(1)[0][0]]
         return result

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import vhost_virtio_user
 from acdc_bench import Lost, build, quartiles
-from sched_waits import find_waits, unavailable
+from sched_waits import STOPPED, find_stops, find_waits, unavailable
 
 from acdc_testlib.arguments import refusal
 from acdc_testlib.programs import read_env
@@ -177,8 +177,53 @@ def test_waits() -> None:
         switch(1, 9, 0, 9),
         switch(0, 9.25, 1, 8),  # The last one.
     ]
-    found = sorted(sorted(wait.items()) for wait in find_waits(lines, {8, 9}))
+    found = sorted(sorted(wait.items()) for wait in find_waits(lines, {8, 9}, []))
     assert found == [[(0, 1000)], [(1, 250)], [(1, 1000), (2, 1500)]]
+    # The host had them for half of the time, and before and after.
+    stops = [(100.001, 100.002), (100.0061, 100.0063), (100.0066, 100.0071), (100.010, 100.020)]
+    found = sorted(sorted(wait.items()) for wait in find_waits(lines, {8, 9}, stops))
+    assert found == [[(STOPPED, 700), (1, 400), (2, 1400)], [(0, 1000)], [(1, 250)]]
+
+
+def test_stops() -> None:
+    def event(cpu: int, ms: float, what: str) -> str:
+        return f"  a b-7 [00{cpu}] d.h1. {100 + ms / 1000:.6f}: {what}"
+
+    def due(timer: str, ns: int) -> str:
+        return f"hrtimer_start: hrtimer={timer} function=hrtimer_wakeup expires={ns} softexpires=1"
+
+    def expires(timer: str, ns: int) -> str:
+        return f"hrtimer_expire_entry: hrtimer={timer} function=hrtimer_wakeup now={ns}"
+
+    lines = [
+        "# a comment",
+        event(0, 0, due("aa", 5_000_000)),
+        event(0, 0, due("bb", 5_000_000)),
+        event(0, 1, expires("aa", 5_090_000)),  # Soon enough.
+        event(1, 2, expires("bb", 5_500_000)),  # 0.5 ms late.
+        event(1, 2.5, expires("bb", 9_000_000)),  # When it was due is not known.
+        event(0, 3, "ipi_send_cpu: cpu=1 callsite=wakeup_preempt+0x92/0xa0 callback=0x0"),
+        event(0, 3.1, "ipi_send_cpu: cpu=1 callsite=wakeup_preempt+0x92/0xa0 callback=0x0"),
+        event(1, 4, "reschedule_entry: vector=253"),
+        event(1, 5, "reschedule_entry: vector=253"),
+        event(0, 6, "ipi_send_cpu: cpu=1 callsite=wakeup_preempt+0x92/0xa0 callback=0x0"),
+        event(1, 6.01, "sched_switch: prev_comm=a"),  # Alive.
+        event(1, 7, "reschedule_entry: vector=253"),
+        event(0, 7, "ipi_send_cpu: cpu=1 callsite=on_each_cpu callback=generic+0x0/0x10"),
+        event(1, 8, "reschedule_entry: vector=253"),
+        event(0, 8, "local_timer_entry: vector=236"),
+        event(1, 8.1, "local_timer_entry: vector=236"),
+        event(0, 8.05, "local_timer_exit: vector=236"),
+        event(1, 9, "local_timer_exit: vector=236"),
+        event(0, 10, due("cc", 8_000_000)),
+        event(0, 10, expires("cc", 9_200_000)),
+    ]
+    stops = find_stops(lines)
+    assert [tuple(round((t - 100) * 1e3, 3) for t in stop) for stop in stops] == [
+        (1.5, 2.0),
+        (3.0, 4.0),
+        (8.1, 10.0),
+    ]
 
 
 @pytest.mark.skipif(read_env()["OVS_DPDK"] != "shared", reason="Open vSwitch without DPDK")
