@@ -16,19 +16,21 @@
 #ifdef ACDC_ARENA
 char *acdc_arena;
 
-/* Has the arena's memory be touched without a lock on all of the process's: Linux
- * (since 6.4) takes that if what is touched has no "anon_vma" yet, and while it fills
- * a huge page a PMD thread's mprotect() in malloc() would wait.  What is split from a
- * mapping inherits it.  All of it has one once a page of it had. */
+/* Has the memory of an arena at 'arena' be touched without a lock on all of the
+ * process's: Linux (since 6.4) takes that if what is touched has no "anon_vma" yet, and
+ * while it fills a huge page a PMD thread's mprotect() in malloc() would wait.  A
+ * mapping has one once a page of it had, and what is split from it inherits it.
+ * Where vm.overcommit_memory is 2 that page stays apart, and all is as without. */
 static void
-arena_prepare(void)
+arena_prepare(char *arena)
 {
-    const size_t page = 4096;   /* Or larger, where this has no effect. */
+    const size_t page = 4096;   /* The kernel rounds up. */
+    char *p = arena + ACDC_ARENA_ALIGN;
 
-    if (!mprotect(acdc_arena + ACDC_ARENA_ALIGN, page, PROT_READ | PROT_WRITE)) {
-        acdc_arena[ACDC_ARENA_ALIGN] = 0;
-        (void) madvise(acdc_arena + ACDC_ARENA_ALIGN, page, MADV_DONTNEED);
-        (void) mprotect(acdc_arena + ACDC_ARENA_ALIGN, page, PROT_NONE);
+    if (!mprotect(p, page, PROT_READ | PROT_WRITE)) {
+        *p = 0;
+        (void) madvise(p, page, MADV_DONTNEED);
+        (void) mprotect(p, page, PROT_NONE);
     }
 }
 
@@ -52,8 +54,8 @@ acdc_arena_reserve(void)
 
             /* Zeros, see acdc_nil(). */
             if (!mprotect(begin, ACDC_ARENA_ALIGN, PROT_READ)) {
+                arena_prepare(begin);
                 acdc_arena = begin;
-                arena_prepare();
             } else {
                 munmap(p, size);
             }

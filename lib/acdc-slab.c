@@ -44,8 +44,7 @@ struct acdc_slab_order {
 static struct ovs_mutex memory_mutex = OVS_MUTEX_INITIALIZER;
 static pthread_cond_t memory_cond = PTHREAD_COND_INITIALIZER;
 static struct ovs_list orders = OVS_LIST_INITIALIZER(&orders);
-/* At the start for the small ones. */
-static bool spares_wanted = true;
+static bool spares_wanted;
 
 /* An object whose memory has been touched.  Gets spare slabs meanwhile. */
 static void *alloc_touched(size_t, int numa_node);
@@ -132,6 +131,8 @@ acdc_slab_start(void)
 
     if (ovsthread_once_start(&once)) {
         init_classes();
+        /* The first small ones, which the arena must be there for. */
+        spares_wanted = acdc_arena_reserve();
         ovs_thread_create("acdc_memory", memory_main, NULL);
         ovsthread_once_done(&once);
     }
@@ -607,7 +608,7 @@ get_spare(struct slab_class *class)
 }
 
 static void
-get_smalls(struct slab_class *class)
+get_smalls_of(struct slab_class *class)
 {
     struct slab *small;
 
@@ -626,13 +627,21 @@ get_smalls(struct slab_class *class)
 }
 
 static void
-get_spares(void)
+get_smalls(void)
 {
     for (size_t i = 0; i < ARRAY_SIZE(classes); i++) {
-        get_smalls(&classes[i]);
+        get_smalls_of(&classes[i]);
+    }
+}
+
+static void
+get_spares(void)
+{
+    get_smalls();
+    for (size_t i = 0; i < ARRAY_SIZE(classes); i++) {
         while (get_spare(&classes[i])) {
             rest();
-            get_smalls(&classes[i]);
+            get_smalls();
         }
     }
 }

@@ -5,7 +5,8 @@
 A time between two polls says that a PMD thread did not run, but not whether the switch's own
 threads are to blame, the kernel's, or a virtual machine's host.  The scheduler's events tell
 threads from each other, and timers and interrupts what the host did: a processor that leaves one
-waiting does not run, whichever thread has it.
+waiting does not run, whichever thread has it.  Mostly none of the machine's runs then, but only one
+had an interrupt to leave waiting; so all are taken to be stopped meanwhile.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ EVENT = re.compile(
     r"next_comm=.* next_pid=(?P<into>\d+) next_prio="
 )
 DUE = re.compile(r"hrtimer_start: hrtimer=(\S+) function=hrtimer_wakeup expires=(\d+)")
-EXPIRED = re.compile(r"(?P<time>\d+\.\d+): hrtimer_expire_entry: hrtimer=(\S+) .*now=(\d+)")
+STARTED = re.compile(r"hrtimer_start: hrtimer=(\S+) ")
+EXPIRED = re.compile(r"hrtimer_expire_entry: hrtimer=(\S+) .*now=(\d+)")
 HEAD = re.compile(r"\[(?P<cpu>\d+)\] +\S+ +(?P<time>\d+\.\d+): (?P<event>\w+): (cpu=(?P<to>\d+))?")
 
 STOP = 100e-6
@@ -54,7 +56,7 @@ def find_stops(lines: Iterable[str]) -> list[tuple[float, float]]:
     """When a processor left an interrupt waiting for STOP or more, seconds from and to, in order,
     overlaps joined: a timer that expired late, another processor's call that was taken late, or a
     timer's interrupt that was not over soon."""
-    due: dict[str, int] = {}  # Nanoseconds when timers expire.
+    due: dict[str, tuple[int, float]] = {}  # When timers expire, nanoseconds, and were started.
     called: dict[int, float] = {}  # When processors were, that have not shown life since.
     timer: dict[int, float] = {}  # When they began with a timer's interrupt.
     found: list[tuple[float, float]] = []
@@ -63,11 +65,15 @@ def find_stops(lines: Iterable[str]) -> list[tuple[float, float]]:
             continue
         cpu, now, event = int(head["cpu"]), float(head["time"]), head["event"]
         if event == "hrtimer_start":
+            if start := STARTED.search(line):
+                due.pop(start[1], None)
             if start := DUE.search(line):
-                due[start[1]] = int(start[2])
+                due[start[1]] = int(start[2]), now
         elif event == "hrtimer_expire_entry":
-            if (end := EXPIRED.search(line)) and end[2] in due:
-                found.append((now - (int(end[3]) - due.pop(end[2])) / 1e9, now))
+            if (end := EXPIRED.search(line)) and end[1] in due:
+                expires, started = due.pop(end[1])
+                # It may have been overdue when it was started.
+                found.append((max(now - (int(end[2]) - expires) / 1e9, started), now))
         elif event == "reschedule_entry":
             found.append((called.get(cpu, now), now))
         elif event == "local_timer_entry":

@@ -215,14 +215,17 @@ def test_stops() -> None:
         event(1, 8.1, "local_timer_entry: vector=236"),
         event(0, 8.05, "local_timer_exit: vector=236"),
         event(1, 9, "local_timer_exit: vector=236"),
-        event(0, 10, due("cc", 8_000_000)),
-        event(0, 10, expires("cc", 9_200_000)),
+        event(0, 10, due("cc", 8_000_000)),  # Already overdue.
+        event(0, 10.01, expires("cc", 9_200_000)),
+        event(0, 11, due("dd", 20_000_000)),
+        event(0, 12, "hrtimer_start: hrtimer=dd function=tick expires=29000000 softexpires=1"),
+        event(0, 13, expires("dd", 30_000_000)),  # Another one's by now.
     ]
     stops = find_stops(lines)
     assert [tuple(round((t - 100) * 1e3, 3) for t in stop) for stop in stops] == [
         (1.5, 2.0),
         (3.0, 4.0),
-        (8.1, 10.0),
+        (8.1, 9.0),
     ]
 
 

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import resource
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ def test_no_packet_waits_for_memory() -> None:
             wire.egress_raw(*frames[i : i + 64])
         assert ovs.appctl_json("acdc/stats")["datapaths"][0]["n_flows"] == len(frames) + 1
         assert slabs("ready") == 2
-        assert late <= slabs("late") <= 5
+        assert slabs("late") <= 5
         # A packet that maps one would wait while the kernel fills a page for another thread.
         assert slabs("mapped") == 0
         # The one before is as it was.
@@ -57,7 +58,7 @@ def test_no_packet_waits_for_memory() -> None:
 
 
 @pytest.mark.skipif(
-    os.geteuid() != 0 and resource.getrlimit(resource.RLIMIT_RTPRIO)[1] == 0,
+    subprocess.run(["chrt", "-f", "1", "true"], check=False, capture_output=True).returncode != 0,
     reason="real-time priorities are not for this user",
 )
 def test_mover_can_come_at_once() -> None:
@@ -67,11 +68,12 @@ def test_mover_can_come_at_once() -> None:
         tasks = Path(f"/proc/{ovs.vswitchd_pid}/task")
 
         def policies() -> list[int]:
-            return [
-                os.sched_getscheduler(int(task.name))
-                for task in tasks.iterdir()
-                if (task / "comm").read_text().startswith("acdc_mover")
-            ]
+            found = []
+            for task in tasks.iterdir():
+                # Others may end.
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    if (task / "comm").read_text().startswith("acdc_mover"):
+                        found.append(os.sched_getscheduler(int(task.name)))
+            return found
 
-        wait_for("the mover", policies)
-        wait_for("its priority", lambda: policies() == [os.SCHED_FIFO])
+        wait_for("the mover's priority", lambda: policies() == [os.SCHED_FIFO])
