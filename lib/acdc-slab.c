@@ -608,7 +608,7 @@ get_spare(struct slab_class *class)
 }
 
 static void
-get_smalls_of(struct slab_class *class)
+get_smalls(struct slab_class *class)
 {
     struct slab *small;
 
@@ -627,23 +627,20 @@ get_smalls_of(struct slab_class *class)
 }
 
 static void
-get_smalls(void)
-{
-    for (size_t i = 0; i < ARRAY_SIZE(classes); i++) {
-        get_smalls_of(&classes[i]);
-    }
-}
-
-static void
 get_spares(void)
 {
-    get_smalls();
-    for (size_t i = 0; i < ARRAY_SIZE(classes); i++) {
-        while (get_spare(&classes[i])) {
-            rest();
-            get_smalls();
+    bool more;
+
+    do {
+        more = false;
+        for (size_t i = 0; i < ARRAY_SIZE(classes); i++) {
+            get_smalls(&classes[i]);
+            if (get_spare(&classes[i])) {
+                more = true;
+                rest();
+            }
         }
-    }
+    } while (more);
 }
 
 static void
