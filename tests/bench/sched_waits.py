@@ -19,7 +19,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from acdc_testlib.netns import threads
+
 Waits = dict[str, int | str]
+Stop = tuple[float, float]
+"""Seconds, from and to."""
 
 TRACEFS = Path("/sys/kernel/tracing")
 
@@ -28,8 +32,7 @@ EVENT = re.compile(
     r"prev_comm=.* prev_pid=(?P<out>\d+) prev_prio=.* ==> "
     r"next_comm=.* next_pid=(?P<into>\d+) next_prio="
 )
-DUE = re.compile(r"hrtimer_start: hrtimer=(\S+) function=hrtimer_wakeup expires=(\d+)")
-STARTED = re.compile(r"hrtimer_start: hrtimer=(\S+) ")
+STARTED = re.compile(r"hrtimer_start: hrtimer=(\S+) function=(\S+) expires=(\d+)")
 EXPIRED = re.compile(r"hrtimer_expire_entry: hrtimer=(\S+) .*now=(\d+)")
 HEAD = re.compile(r"\[(?P<cpu>\d+)\] +\S+ +(?P<time>\d+\.\d+): (?P<event>\w+): (cpu=(?P<to>\d+))?")
 
@@ -52,47 +55,49 @@ def unavailable() -> str | None:
     return None
 
 
-def find_stops(lines: Iterable[str]) -> list[tuple[float, float]]:
-    """When a processor left an interrupt waiting for STOP or more, seconds from and to, in order,
-    overlaps joined: a timer that expired late, another processor's call that was taken late, or a
-    timer's interrupt that was not over soon."""
+def find_stops(lines: Iterable[str]) -> list[Stop]:
+    """When a processor left an interrupt waiting for STOP or more, in order, overlaps joined: a
+    timer that expired late, another processor's call that was taken late, or a timer's interrupt
+    that was not over soon."""
     due: dict[str, tuple[int, float]] = {}  # When timers expire, nanoseconds, and were started.
     called: dict[int, float] = {}  # When processors were, that have not shown life since.
-    timer: dict[int, float] = {}  # When they began with a timer's interrupt.
-    found: list[tuple[float, float]] = []
+    interrupted: dict[int, float] = {}  # When they began with a timer's interrupt.
+    found: list[Stop] = []
     for line in lines:
         if not (head := HEAD.search(line)):
             continue
         cpu, now, event = int(head["cpu"]), float(head["time"]), head["event"]
         if event == "hrtimer_start":
             if start := STARTED.search(line):
-                due.pop(start[1], None)
-            if start := DUE.search(line):
-                due[start[1]] = int(start[2]), now
+                timer, function, expires = start.groups()
+                due.pop(timer, None)
+                # A thread's sleep.  The tick comes a whole one later at times.
+                if function == "hrtimer_wakeup":
+                    due[timer] = int(expires), now
         elif event == "hrtimer_expire_entry":
             if (end := EXPIRED.search(line)) and end[1] in due:
-                expires, started = due.pop(end[1])
+                at, started = due.pop(end[1])
                 # It may have been overdue when it was started.
-                found.append((max(now - (int(end[2]) - expires) / 1e9, started), now))
+                found.append((max(now - (int(end[2]) - at) / 1e9, started), now))
         elif event == "reschedule_entry":
             found.append((called.get(cpu, now), now))
         elif event == "local_timer_entry":
-            timer[cpu] = now
+            interrupted[cpu] = now
         elif event == "local_timer_exit":
-            found.append((timer.pop(cpu, now), now))
+            found.append((interrupted.pop(cpu, now), now))
         called.pop(cpu, None)
         if event == "ipi_send_cpu" and head["to"] and "callback=0x0" in line:
             called.setdefault(int(head["to"]), now)
-    stops: list[tuple[float, float]] = []
-    for begin, end_ in sorted(stop for stop in found if stop[1] - stop[0] >= STOP):
-        if stops and begin <= stops[-1][1]:
-            stops[-1] = stops[-1][0], max(stops[-1][1], end_)
+    stops: list[Stop] = []
+    for stop in sorted(stop for stop in found if stop[1] - stop[0] >= STOP):
+        if stops and stop[0] <= stops[-1][1]:
+            stops[-1] = stops[-1][0], max(stops[-1][1], stop[1])
         else:
-            stops.append((begin, end_))
+            stops.append(stop)
     return stops
 
 
-def stopped(stops: list[tuple[float, float]], begin: float, end: float) -> float:
+def stopped(stops: list[Stop], begin: float, end: float) -> float:
     """Seconds of 'stops', as of find_stops(), from 'begin' to 'end'."""
     first = max(bisect.bisect(stops, (begin, begin)) - 1, 0)
     return sum(
@@ -101,9 +106,7 @@ def stopped(stops: list[tuple[float, float]], begin: float, end: float) -> float
     )
 
 
-def find_waits(
-    lines: Iterable[str], pmds: set[int], stops: list[tuple[float, float]]
-) -> Iterator[Counter[int]]:
+def find_waits(lines: Iterable[str], pmds: set[int], stops: list[Stop]) -> Iterator[Counter[int]]:
     """Of PMD threads, each time others had its processor without a break: the microseconds of
     each thread, and of STOPPED.  Of an idle processor that is 0, whose PMD thread waits for a
     lock, say."""
@@ -176,10 +179,7 @@ class SchedulerTrace:
         for stats in self._path.glob("per_cpu/cpu*/stats"):
             if int(re.findall(r"overrun: (\d+)", stats.read_text())[0]):
                 raise RuntimeError("more scheduler events than there is room for")
-        names = {
-            int(path.name): (path / "comm").read_text().strip()
-            for path in Path(f"/proc/{pid}/task").iterdir()
-        }
+        names = threads(pid)
         pmds = {thread for thread, name in names.items() if name.startswith("pmd-")}
         own, others, host = Counter[int](), 0, 0
         lines = (self._path / "trace").read_text().splitlines()

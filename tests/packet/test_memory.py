@@ -4,14 +4,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 
-from acdc_testlib.netns import wait_for
+from acdc_testlib.netns import threads, wait_for
 from acdc_testlib.ovs import Ovs, datapath_type
 from acdc_testlib.wire import Conn, Wire
 
@@ -65,15 +63,12 @@ def test_mover_can_come_at_once() -> None:
     """Before there is memory to move: it would have to wait for a processor first."""
     with Ovs() as ovs:
         Wire(ovs).reset()
-        tasks = Path(f"/proc/{ovs.vswitchd_pid}/task")
 
         def policies() -> list[int]:
-            found = []
-            for task in tasks.iterdir():
-                # Others may end.
-                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                    if (task / "comm").read_text().startswith("acdc_mover"):
-                        found.append(os.sched_getscheduler(int(task.name)))
-            return found
+            return [
+                os.sched_getscheduler(thread)
+                for thread, name in threads(ovs.vswitchd_pid).items()
+                if name.startswith("acdc_mover")
+            ]
 
         wait_for("the mover's priority", lambda: policies() == [os.SCHED_FIFO])
