@@ -129,8 +129,8 @@ acdc_table_find_first(struct acdc_pkt *p)
     struct acdc_flow *f = acdc_link_follow(p->bucket);
 
     p->flow = f;
-    /* Without asking, a batch takes 2 to 4 ns a packet more at a million flows,
-     * see docs/performance-log: prefetches must not come too fast. */
+    /* Without asking, a batch takes 2 to 4 ns a packet more at a million flows:
+     * a processor loses prefetches that come faster than it can take them. */
     if (f != acdc_nil()) {
         ACDC_PREFETCH(f);
     }
@@ -141,8 +141,8 @@ acdc_table_find_first(struct acdc_pkt *p)
  *
  * Where other threads have packets of the same connections it fetches the flow
  * as to be written, as its lock will be taken: else its line would come a second
- * time for that, and not ahead.  For one thread alone that takes longer on some
- * processors (docs/performance-log). */
+ * time for that, and not ahead.  For one thread alone that took 3 to 5 per
+ * cent longer on one of two processors. */
 static ACDC_ALWAYS_INLINE void
 acdc_table_find_second(const struct acdc_ctx *ctx, struct acdc_pkt *p,
                        enum acdc_dir dir)
