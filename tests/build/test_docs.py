@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documentation builds without a warning."""
+"""The documentation builds without a warning, and results have their commands."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -17,3 +20,15 @@ def test_sphinx_has_nothing_to_say(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "html/index.html").exists()
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("docs/results/*.json")), ids=lambda p: p.name)
+def test_results_say_how_they_were_made(path: Path) -> None:
+    measurements = json.loads(path.read_text())["measurements"]
+    assert measurements
+    for measurement in measurements:
+        assert measurement["unit"], measurement["subject"]
+        for command in measurement["commands"]:
+            assert (ROOT / command.split()[0]).exists(), command
+        for row in measurement["rows"]:
+            assert len(row) == len(measurement["columns"]), row
