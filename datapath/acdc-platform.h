@@ -24,7 +24,8 @@
 #include <linux/spinlock.h>
 #include <linux/string.h>
 #include <linux/types.h>
-#include <asm/unaligned.h>
+
+#include "compat.h"
 
 #define acdc_likely(X) likely(X)
 #define acdc_unlikely(X) unlikely(X)

@@ -6,8 +6,8 @@ cannot differ from them:
 .. acdc-counters:: PREFIX...    the counters of datapath/acdc-counters.h whose
                                 names begin with one of PREFIX; *: all that the
                                 page has not shown yet, if any
-.. acdc-table:: ACDC            columns of a table, from the patched schema and
-                                vswitch.xml
+.. acdc-table:: ACDC            columns of a table, from our part of the schema
+                                and of vswitch.xml
 .. acdc-keys:: Open_vSwitch     our keys of another table's columns
 .. acdc-tiers::                 the tiers of tests/run.py that have tests
 """
@@ -29,7 +29,7 @@ from sphinx.util.docutils import SphinxDirective
 
 ROOT = Path(__file__).resolve().parents[1]
 COUNTERS = ROOT / "datapath" / "acdc-counters.h"
-PATCHES = ROOT / "ovs-patches" / "openvswitch-3.1"
+SCHEMA = ROOT / "ovs-patches" / "schema"
 
 
 @cache
@@ -40,26 +40,18 @@ def counters() -> list[tuple[str, str]]:
 
 
 @cache
-def patched(path: str) -> str:
-    """What the patches add to upstream's file, with the context lines."""
-    text = ""
-    for patch in sorted(PATCHES.glob("*.patch")):
-        files = re.split(r"^diff --git ", patch.read_text(), flags=re.M)
-        for part in files[1:]:
-            if part.splitlines()[0].endswith(f"b/{path}"):
-                lines = part.split("\n@@", 1)[1].splitlines()
-                text += "\n".join(line[1:] for line in lines if line[:1] in ("+", " ")) + "\n"
-    if not text:
-        raise LookupError(f"no patch in {PATCHES} changes {path}")
-    return text
+def schema(table: str) -> dict[str, Any]:
+    tables = json.loads((SCHEMA / "acdc.ovsschema").read_text())["tables"]
+    columns: dict[str, Any] = tables[table]["columns"]
+    return columns
 
 
 @cache
-def schema(table: str) -> dict[str, Any]:
-    text = patched("vswitchd/vswitch.ovsschema")
-    start = text.index(f'"{table}": {{') + len(f'"{table}": ')
-    value: dict[str, Any] = json.JSONDecoder().raw_decode(text[start:])[0]
-    return value["columns"]
+def manual(table: str) -> str:
+    """What acdc.xml says about a table, upstream's or ours."""
+    xml = (SCHEMA / "acdc.xml").read_text()
+    start = xml.index(f'<table name="{table}"')
+    return xml[start : xml.index("</table>", start)]
 
 
 def as_text(element: ET.Element) -> str:
@@ -157,9 +149,7 @@ class Columns(Table):
 
     def rows(self) -> Iterable[tuple[str, ...]]:
         table = self.arguments[0]
-        xml = patched("vswitchd/vswitch.xml")
-        start = xml.index(f'<table name="{table}"')
-        texts = described(xml[start : xml.index("</table>", start)])
+        texts = described(manual(table))
         yield "Column", "Type", "Meaning"
         for name, column in schema(table).items():
             keys = [key for key in texts if key.startswith(f"{name}:")]
@@ -176,18 +166,14 @@ class Columns(Table):
 
 
 class Keys(Table):
-    """Our keys, from outside our own tables in vswitch.xml."""
+    """Our keys of one of upstream's tables."""
 
     widths = "30 25 45"
 
     def rows(self) -> Iterable[tuple[str, ...]]:
-        xml = patched("vswitchd/vswitch.xml")
-        texts = described(xml[: xml.index('<table name="ACDC"')])
-        interface = {"status:acdc_tenant", "status:acdc_error", "other_config:acdc-tenant"}
         yield "Key", "Type", "Meaning"
-        for key, (text, kind) in texts.items():
-            if "acdc" in key and (key in interface) == (self.arguments[0] == "Interface"):
-                yield f"``{key}``", limits(kind) if kind else "string", text
+        for key, (text, kind) in described(manual(self.arguments[0])).items():
+            yield f"``{key}``", limits(kind) if kind else "string", text
 
 
 class Tiers(Table):

@@ -5,32 +5,13 @@
 
 AM_CPPFLAGS += -I $(top_srcdir)/acdc
 
+include acdc/Kbuild
+
 # The engine and its glue to the datapath.
 lib_libopenvswitch_la_SOURCES += \
-	acdc/acdc-cc-cubic.c \
-	acdc/acdc-cc-dctcp.c \
-	acdc/acdc-cc-reno.c \
-	acdc/acdc-counters.h \
-	acdc/acdc-egress.c \
-	acdc/acdc-engine.c \
-	acdc/acdc-flow.c \
-	acdc/acdc-handshake.c \
-	acdc/acdc-ingress.c \
-	acdc/acdc-law.c \
-	acdc/acdc-law.h \
-	acdc/acdc-match.c \
-	acdc/acdc-packet.c \
-	acdc/acdc-packet.h \
-	acdc/acdc-parse.h \
-	acdc/acdc-platform-user.c \
-	acdc/acdc-platform.h \
-	acdc/acdc-policy.c \
-	acdc/acdc-private.h \
-	acdc/acdc-stats.c \
-	acdc/acdc-table.c \
-	acdc/acdc-table.h \
-	acdc/acdc-wire.h \
-	acdc/acdc.h \
+	$(acdc_engine) \
+	$(acdc_headers) \
+	$(acdc_user) \
 	lib/acdc-background.c \
 	lib/acdc-background.h \
 	lib/acdc-conn-cache.c \
@@ -66,4 +47,4 @@ vswitchd_ovs_vswitchd_SOURCES += \
 
 MAN_FRAGMENTS += lib/acdc-unixctl.man
 
-EXTRA_DIST += lib/acdc.mk
+EXTRA_DIST += acdc/Kbuild lib/acdc.mk

@@ -89,7 +89,7 @@ static const struct nla_policy acdc_policy[ACDC_A_LAST + 1] = {
 static struct acdc_dp *acdc_begin(struct sk_buff *skb, struct genl_info *info,
 				  bool create, struct datapath **dpp)
 {
-	struct ovs_header *h = info->userhdr;
+	struct ovs_header *h = genl_info_userhdr(info);
 	struct acdc_dp *adp;
 	struct datapath *dp;
 
@@ -229,7 +229,7 @@ static struct sk_buff *reply_new(struct genl_info *info, size_t size,
 {
 	struct sk_buff *reply = genlmsg_new(size + sizeof(struct ovs_header),
 					    GFP_KERNEL);
-	struct ovs_header *h;
+	struct ovs_header *h, *request = genl_info_userhdr(info);
 
 	if (!reply)
 		return NULL;
@@ -239,7 +239,7 @@ static struct sk_buff *reply_new(struct genl_info *info, size_t size,
 		nlmsg_free(reply);
 		return NULL;
 	}
-	h->dp_ifindex = ((struct ovs_header *)info->userhdr)->dp_ifindex;
+	h->dp_ifindex = request->dp_ifindex;
 	*header = h;
 	return reply;
 }

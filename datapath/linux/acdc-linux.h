@@ -14,11 +14,10 @@ struct vport;
 
 /* A packet received from, or about to be sent to, the guest port 'vport',
  * bound as 'port'.  skb->data is at the MAC header where the device has one.
- * Returns the packet to go on with, or NULL if it was consumed.  '*fack' is
- * a packet of our own that goes the same way before it, or NULL.  Softirq,
- * under rcu_read_lock. */
+ * Returns the packet to go on with, or NULL if it was consumed.  Softirq, under
+ * rcu_read_lock.  ovs_acdc_egress() may send a packet of our own before it. */
 struct sk_buff *ovs_acdc_egress(struct acdc_port *port, struct vport *vport,
-				struct sk_buff *skb, struct sk_buff **fack);
+				struct sk_buff *skb);
 struct sk_buff *ovs_acdc_ingress(struct acdc_port *port, struct vport *vport,
 				 struct sk_buff *skb);
 

@@ -29,7 +29,7 @@ def headers() -> Path:
 
 def test_compiles_against_stock_headers(tmp_path: Path) -> None:
     source = tmp_path / "module"
-    subprocess.run([DKMS, "source", source], check=True)
+    subprocess.run([DKMS, "source", source, "-k", "6.1"], check=True)
     make = subprocess.run(
         ["make", "-C", headers(), f"M={source}", f"-j{os.cpu_count()}", "modules"],
         capture_output=True, text=True,

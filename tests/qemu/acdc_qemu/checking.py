@@ -109,10 +109,11 @@ def module(layer: Path, fault: str | None) -> None:
     """Builds it as acdc-dkms does, into the layer's /lib/modules."""
     pristine = OUT / "module-source"
     inputs = [path for path in sorted(ROOT.glob("datapath/**/*")) if path.is_file()]
-    inputs += [*sorted(ROOT.glob("ovs-patches/linux-6.1/*")), ROOT / "utilities/acdc-dkms"]
+    inputs += [path for path in sorted(ROOT.glob("ovs-patches/linux/**/*")) if path.is_file()]
+    inputs.append(ROOT / "utilities/acdc-dkms")
     value, stamp = digest(*inputs) + (OUT / "kernel.stamp").read_text(), OUT / "module.stamp"
     if is_new(stamp, value):
-        run([ROOT / "utilities/acdc-dkms", "source", pristine], "module-source")
+        run([ROOT / "utilities/acdc-dkms", "source", pristine, "-k", "6.1"], "module-source")
         stamp.write_text(value)
     print(f"building the module{f' with a fault: {fault}' if fault else ''}", flush=True)
     for path in pristine.rglob("*.[ch]"):

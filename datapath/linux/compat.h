@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+
+/* What differs between the versions of Linux: here, and in no other file, 6.1
+ * gets what 6.12 has. */
+
+#ifndef ACDC_COMPAT_H
+#define ACDC_COMPAT_H 1
+
+#include <linux/version.h>
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0)
+#include <linux/unaligned.h>
+#else
+#include <asm/unaligned.h>
+#include <net/genetlink.h>
+
+static inline void *genl_info_userhdr(const struct genl_info *info)
+{
+	return info->userhdr;
+}
+#endif
+
+#endif /* compat.h */
