@@ -13,7 +13,11 @@ marking queue, topologies, and traffic.
         run = am.run_bulk(net, flows, 10, bottleneck=net.queue("s1", "s2"))
         print(run.jain, run.marks)
 
-It needs Debian's python3-mininet for /usr/bin/python3, root, and build/env."""
+It needs Debian's mininet and python3-openvswitch for /usr/bin/python3, root, and an Open
+vSwitch: what the checkout has built (build/env), or else the one that is installed.  With
+Mininet's own command: mn --custom .../acdc_mininet/custom.py, which see."""
+
+from acdc_ovs import OvsError, Programs
 
 from .batch import BatchHost, BatchLink, BatchNet, BatchNode, BatchSwitch
 from .isolation import RUN, enter, isolated
@@ -32,13 +36,12 @@ from .measure import (
     run_transfers,
 )
 from .nodes import AcdcHost, AcdcNet, AcdcSwitch
-from .ovs import TOP, Ovs, OvsError, Programs
+from .ovs import Ovs
 from .topo import Dumbbell, Incast, LeafSpine
 
 __all__ = [
     "FRAME",
     "RUN",
-    "TOP",
     "AcdcHost",
     "AcdcNet",
     "AcdcSwitch",

@@ -176,7 +176,7 @@ class BatchSwitch(BatchNode, AcdcSwitch):
     def restart(self) -> None:
         """Of its ovs-vswitchd, and so of all bridges in that."""
         with self.inside():
-            self.ovs.restart_switch()
+            self.ovs.restart_vswitchd(None)
 
 
 class BatchIntf(Intf):

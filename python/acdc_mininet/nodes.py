@@ -18,9 +18,11 @@ from mininet.net import Mininet
 from mininet.node import Host, Node, Switch
 from mininet.topo import Topo
 
+from acdc_ovs import Port, Programs
+
 from .isolation import RUN, before_others, isolated
 from .link import BpfQueue, MarkingLink, RedQueue, run_in
-from .ovs import Ovs, Programs
+from .ovs import Ovs
 
 
 class AcdcHost(Host):
@@ -86,37 +88,37 @@ class AcdcSwitch(Switch):
 
     def start(self, controllers: Sequence[Node]) -> None:
         self.ovs.start()
-        mode = "secure" if self._flows else "standalone"
-        words = [
-            *("add-br", self.name, "--", "set", "bridge", self.name),
-            *(f"datapath_type={self.ovs.datapath}", f"fail_mode={mode}"),
-            *(f"other_config:datapath-id={self.dpid}",),
+        ports = [
+            Port(
+                intf.name,
+                {"ofport_request": self.ports[intf]},
+                own_qdiscs=getattr(intf.link, "own_qdiscs", False),
+            )
+            for intf in self.intfList()
+            if intf.name != "lo" and not intf.ip
         ]
-        for intf in self.intfList():
-            if intf.name == "lo" or intf.ip:
-                continue
-            words += [
-                *("--", "add-port", self.name, intf.name, "--", "set", "interface", intf.name),
-                f"ofport_request={self.ports[intf]}",
-            ]
-            if getattr(intf.link, "own_qdiscs", False):
-                # Leave the qdiscs of this device alone.
-                words += [
-                    *("--", "set", "port", intf.name, f"qos=@{intf.name}"),
-                    *("--", f"--id=@{intf.name}", "create", "qos", "type=linux-noop"),
-                ]
-        for port, kind, remote in self._tunnels:
-            words += ["--", "add-port", self.name, port, "--", "set", "interface", port]
-            words += [f"type={kind}", f"options:remote_ip={remote}"]
-        self.ovs.vsctl(*words)
+        ports += [
+            Port(name, {"type": kind, "options:remote_ip": remote})
+            for name, kind, remote in self._tunnels
+        ]
+        columns = {"other_config:datapath-id": self.dpid}
+        self.ovs.add_bridge(self.name, not self._flows, ports, **columns)
         for group in self._groups:
             self.ovs.ofctl("-O", "OpenFlow15", "add-group", self.name, group)
         for flow in self._flows:
             self.ovs.ofctl("-O", "OpenFlow15", "add-flow", self.name, flow)
 
     def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803
-        self.ovs.vsctl("--if-exists", "del-br", self.name)
+        self.ovs.del_bridge(self.name)
         super().stop(deleteIntfs)
+
+    @classmethod
+    def batchStartup(cls, switches: Sequence[AcdcSwitch]) -> Sequence[AcdcSwitch]:  # noqa: N802
+        """What Mininet calls when it has started all of them."""
+        for ovs in {id(switch.ovs): switch.ovs for switch in switches}.values():
+            if ovs.datapath == "netdev":
+                ovs.enlarge_buffers()
+        return switches
 
     def port_to(self, node: Node) -> str:
         """The name of the port that leads to 'node'."""
@@ -183,12 +185,6 @@ class AcdcNet(Mininet):
             params["ovs"] = Ovs(rundir, self.ovs.programs, self.ovs.datapath)
         switch: AcdcSwitch = super().addSwitch(name, cls, **params)
         return switch
-
-    def start(self) -> None:
-        super().start()
-        for ovs in self.hypervisors:
-            if ovs.datapath == "netdev":
-                ovs.enlarge_buffers()
 
     def stop(self) -> None:
         if self._stopped:

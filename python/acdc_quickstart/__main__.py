@@ -172,7 +172,7 @@ def _measure(args: argparse.Namespace, times: dict[str, float]) -> int:
     from . import report
     from .phases import Experiment, Options
 
-    programs = am.Programs.from_env()
+    programs = am.Programs.find()
     if args.phases != ["plain"] and not programs.has_acdc:
         raise am.OvsError(f"{programs.schema} has no ACDC table: that Open vSwitch is not patched")
     commit = prepare.commit()

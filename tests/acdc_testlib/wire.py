@@ -156,37 +156,37 @@ class Wire:
         """Open_vSwitch other_config; reset() takes it back."""
         self.changed = True
         self._globals.add(name)
-        self.ovs.vsctl("set", "open_vswitch", ".", f"other_config:{name}={value}")
+        self.ovs.set_global(**{name: value})
 
     def bind(self, tenant: str | None) -> None:
         self.changed = True
-        self.ovs.bind(self.guest_name, tenant)
+        self.ovs.bind(tenant, self.guest_name)
 
     def reset(self) -> None:
         """The guest port bound to a new tenant with the defaults."""
-        command = ["--if-exists", "destroy", "acdc", self.tenant]
-        for name in self._globals:
-            command += ["--", "remove", "open_vswitch", ".", "other_config", name]
-        self.ovs.vsctl(*command)
+        with self.ovs.change() as change:
+            if row := change.find("ACDC", self.tenant):
+                row.delete()
+            change.set(change.root, **{f"other_config:{name}": None for name in self._globals})
         self._globals.clear()
-        self.ovs.vsctl(
-            *("create", "acdc", f"name={self.tenant}", "--", "set", "interface"),
-            *(self.guest_name, f"other_config:acdc-tenant={self.tenant}"),
-        )
+        with self.ovs.change() as change:
+            change.create("ACDC", name=self.tenant)
+            guest = change.get("Interface", self.guest_name)
+            change.set(guest, **{"other_config:acdc-tenant": self.tenant})
         self.changed = False
 
     def counters(self) -> dict[str, int]:
         return tenant_counters(self.ovs, self.tenant)
 
     def flows(self, *filters: str) -> list[dict[str, Any]]:
-        return flow_list(json.loads(self.ovs.unixctl("acdc/dump-flows", *filters, "--json")))
+        return flow_list(json.loads(self.ovs.appctl("acdc/dump-flows", *filters, "--json")))
 
     def flush(self) -> None:
-        self.ovs.unixctl("acdc/flush")
+        self.ovs.appctl("acdc/flush")
 
 
 def tenant_counters(ovs: Ovs, tenant: str) -> dict[str, int]:
-    reply = json.loads(ovs.unixctl("acdc/show", tenant, "--json"))
+    reply = json.loads(ovs.appctl("acdc/show", tenant, "--json"))
     tenants = reply["tenants"] if isinstance(reply, dict) else reply
     (row,) = [t for t in tenants if t["name"] == tenant]
     return {k: int(v) for k, v in row["counters"].items()}

@@ -89,9 +89,9 @@ def switch(variant: str, guests: list[Guest], tso: bool) -> Iterator[Ovs]:
             )
         ovs.connect("br0", "vhost0", "vhost1")
         if variant == "bound":
-            ovs.tenant("blue")
+            ovs.set_tenant("blue")
             for number in range(len(guests)):
-                ovs.bind(f"vhost{number}", "blue")
+                ovs.bind("blue", f"vhost{number}")
         try:
             yield ovs
         except BaseException:
@@ -101,7 +101,7 @@ def switch(variant: str, guests: list[Guest], tso: bool) -> Iterator[Ovs]:
 
 def received(ovs: Ovs) -> int:
     """Packets that the PMD thread has had so far."""
-    text = ovs.unixctl("dpif-netdev/pmd-stats-show")
+    text = ovs.appctl("dpif-netdev/pmd-stats-show")
     found = re.search(r"pmd thread.*?packets received: (\d+)", text, re.DOTALL)
     assert found
     return int(found[1])

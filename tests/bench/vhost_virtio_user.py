@@ -170,8 +170,8 @@ class Switch:
         if self.variant == "bound":
             limit = case.flows + 16
             ovs.vsctl("set", "open_vswitch", ".", f"other_config:acdc-max-flows={limit}")
-            ovs.tenant("blue", **{"other_config:max-half-open": limit})
-            ovs.bind("vhost0", "blue")
+            ovs.set_tenant("blue", **{"other_config:max-half-open": limit})
+            ovs.bind("blue", "vhost0")
         wait_for("the cards", lambda: self._is_up("vhost0") and self._is_up("vhost1"), 30, 0.1)
         time.sleep(SETTLED)
         assert self.report
@@ -292,7 +292,7 @@ class Switch:
 
     def _pmd(self) -> dict[str, int]:
         self.alive()
-        text = self.ovs.unixctl("dpif-netdev/pmd-stats-show")
+        text = self.ovs.appctl("dpif-netdev/pmd-stats-show")
         names = ("packets received", "idle cycles", "processing cycles")
         return {name: sum(map(int, re.findall(rf"{name}: (\d+)", text))) for name in names}
 

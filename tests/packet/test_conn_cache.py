@@ -103,8 +103,8 @@ class Switch:
         ovs.add_bridge("br0", normal=False)
         self.taps: dict[str, Tap] = {name: ovs.add_tap("br0", name) for name in PORTS}
         self.numbers = {name: ovs.ofport(name) for name in PORTS}
-        ovs.tenant("blue")
-        ovs.bind("guest", "blue")
+        ovs.set_tenant("blue")
+        ovs.bind("blue", "guest")
         self.rules()
 
     def rules(self, *rules: str, purge: bool = True) -> None:
@@ -117,9 +117,9 @@ class Switch:
         self.ovs.ofctl("replace-flows", "br0", str(table))
         # The first may end with a pass that began before.
         for _ in range(2):
-            self.ovs.unixctl("revalidator/wait")
+            self.ovs.appctl("revalidator/wait")
         if purge:
-            self.ovs.unixctl("revalidator/purge")
+            self.ovs.appctl("revalidator/purge")
 
     def _numbered(self, rule: str) -> str:
         for name, number in self.numbers.items():
@@ -156,13 +156,13 @@ class Switch:
 
     def renew(self) -> None:
         """A new cache, which looks at what comes from all ports."""
-        self.ovs.bind("guest", None)
+        self.ovs.bind(None, "guest")
         # It goes with the next packet.
         self.send("guest")
-        self.ovs.bind("guest", "blue")
+        self.ovs.bind("blue", "guest")
 
     def counter(self, name: str) -> int:
-        return int(self.ovs.unixctl("coverage/read-counter", f"acdc_conn_{name}"))
+        return int(self.ovs.appctl("coverage/read-counter", f"acdc_conn_{name}"))
 
 
 @pytest.fixture(scope="module")
@@ -290,7 +290,7 @@ def test_flows_deleted(switch: Switch) -> None:
     switch.rules(HITS)
     for _ in range(3):
         switch.where(Frame())
-        switch.ovs.unixctl("dpctl/del-flows")
+        switch.ovs.appctl("dpctl/del-flows")
         before = switch.counter("hit")
         assert switch.where(Frame(), times=1) == {"uplink"}
         assert switch.counter("hit") == before
@@ -419,13 +419,13 @@ def test_emc_off(switch: Switch) -> None:
 def test_unbound(switch: Switch) -> None:
     switch.rules(HITS)
     switch.where(Frame())
-    switch.ovs.bind("guest", None)
+    switch.ovs.bind(None, "guest")
     try:
         before = switch.counter("hit")
         assert switch.where(Frame()) == {"uplink"}
         assert switch.counter("hit") == before
     finally:
-        switch.ovs.bind("guest", "blue")
+        switch.ovs.bind("blue", "guest")
     switch.where(Frame())
     assert switch.counter("hit") > before
 
@@ -529,7 +529,7 @@ def as_a_classifier(switch: Switch, rng: random.Random) -> None:
 
 
 def hits(wire: Wire) -> int:
-    return int(wire.ovs.unixctl("coverage/read-counter", "acdc_conn_hit"))
+    return int(wire.ovs.appctl("coverage/read-counter", "acdc_conn_hit"))
 
 
 def test_more_connections_than_at_first() -> None:

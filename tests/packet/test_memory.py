@@ -28,7 +28,7 @@ def test_no_packet_waits_for_memory() -> None:
     with Ovs() as ovs:
 
         def slabs(name: str) -> int:
-            return int(ovs.unixctl("coverage/read-counter", f"acdc_slab_{name}"))
+            return int(ovs.appctl("coverage/read-counter", f"acdc_slab_{name}"))
 
         wire = Wire(ovs, headers=True)
         wire.reset()

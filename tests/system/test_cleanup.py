@@ -24,7 +24,7 @@ with Ovs() as ovs:
     ovs.add_tap("br0", "tap0")
     guest = ovs.add_guest("br0", "vnet0", "10.0.0.1/24")
     server = guest.popen("iperf3", "-s")
-    print(ovs.dir, ovs.vswitchd_pid, ovs._ovsdb.pid, ovs.ns.pid, guest.pid, server.pid, flush=True)
+    print(ovs.dir, ovs.vswitchd_pid, ovs.pid("ovsdb-server"), ovs.ns.pid, guest.pid, server.pid, flush=True)
     time.sleep(60)
 """
 

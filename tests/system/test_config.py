@@ -55,9 +55,9 @@ class Switch:
     def reset(self) -> None:
         for name in MACS:
             if self.ovs.vsctl("--if-exists", "get", "interface", name, "name"):
-                self.ovs.bind(name, None)
+                self.ovs.bind(None, name)
         for row in self.rows():
-            self.ovs.vsctl("destroy", "acdc", row["name"])
+            self.ovs.del_tenant(row["name"])
         self.ovs.vsctl("clear", "open_vswitch", ".", "other_config")
 
     # What the switch says.
@@ -179,7 +179,7 @@ def refused(ovs: Ovs, *argv: str) -> str:
 
 def refused_appctl(ovs: Ovs, *argv: str) -> str:
     with pytest.raises(CommandError) as error:
-        ovs.appctl(*argv)
+        ovs.ovs_appctl(*argv)
     return str(error.value)
 
 
@@ -212,7 +212,7 @@ def test_only_a_name_is_needed(switch: Switch) -> None:
     ],
 )
 def test_parameter(switch: Switch, setting: str, column: str, value: object) -> None:
-    switch.ovs.tenant("blue")
+    switch.ovs.set_tenant("blue")
     switch.ovs.vsctl("set", "acdc", "blue", setting)
     assert switch.params("blue") == DEFAULTS | {column: value}
     # An unset column has its default again.
@@ -240,7 +240,7 @@ def test_parameter(switch: Switch, setting: str, column: str, value: object) -> 
     ],
 )
 def test_refused_at_once(switch: Switch, setting: str, why: str) -> None:
-    switch.ovs.tenant("blue", beta=0.5)
+    switch.ovs.set_tenant("blue", beta=0.5)
     before = switch.configuration()
     assert re.search(why, refused(switch.ovs, "set", "acdc", "blue", setting))
     assert switch.configuration() == before
@@ -255,7 +255,7 @@ def test_refused_at_once(switch: Switch, setting: str, why: str) -> None:
     ],
 )
 def test_names_refused(switch: Switch, settings: list[str], why: str) -> None:
-    switch.ovs.tenant("blue")
+    switch.ovs.set_tenant("blue")
     before = switch.configuration()
     assert re.search(why, refused(switch.ovs, "create", "acdc", *settings).replace("\\", ""))
     assert switch.configuration() == before
@@ -265,7 +265,7 @@ def test_name_of_too_many_bytes(switch: Switch) -> None:
     """OVSDB counts characters, of up to four bytes."""
     name = 40 * "\u00e4"
     switch.ovs.vsctl("create", "acdc", f"name={name}")
-    switch.ovs.bind("vnet0", name)
+    switch.ovs.bind(name, "vnet0")
     error = wait_for("the error", lambda: switch.error(name))
     assert "name is longer than 63 bytes" in error
     status = wait_for(
@@ -290,7 +290,7 @@ def test_name_of_too_many_bytes(switch: Switch) -> None:
     ],
 )
 def test_bad_other_config(switch: Switch, setting: str, why: str) -> None:
-    switch.ovs.tenant("blue", beta=0.5)
+    switch.ovs.set_tenant("blue", beta=0.5)
     switch.ovs.vsctl("set", "acdc", "blue", setting, "beta=0.75")
     assert why in wait_for("the error", lambda: switch.error("blue"))
     assert switch.params("blue") == DEFAULTS | {"beta": 0.5}
@@ -300,7 +300,7 @@ def test_bad_other_config(switch: Switch, setting: str, why: str) -> None:
 
 
 def test_windows_that_contradict(switch: Switch) -> None:
-    switch.ovs.tenant("blue")
+    switch.ovs.set_tenant("blue")
     switch.ovs.vsctl("set", "acdc", "blue", "min_window=20000", "max_window=10000")
     error = wait_for("the error", lambda: switch.error("blue"))
     assert "min_window 20000 exceeds max_window 10000" in error
@@ -319,7 +319,7 @@ def test_unknown_key(switch: Switch) -> None:
         assert (found[1] if found else None) == switch.show("blue").get("warning")
         return found[1] if found else ""
 
-    switch.ovs.tenant("blue")
+    switch.ovs.set_tenant("blue")
     log = len(switch.ovs.log.read_text())
     switch.ovs.vsctl("set", "acdc", "blue", "other_config:spread-cut=true", "beta=0.5")
     expected = (
@@ -362,7 +362,7 @@ def add_rule(switch: Switch, tenant: str, *settings: str) -> str:
 
 
 def test_rules(switch: Switch) -> None:
-    switch.ovs.tenant("blue", beta=0.5, fallback="cubic")
+    switch.ovs.set_tenant("blue", beta=0.5, fallback="cubic")
     add_rule(switch, "blue", "priority=1", 'match="remote=10.0.0.0/8"', "beta=0")
     add_rule(
         switch, "blue", "priority=9", 'match="remote_port=5432,local_port=1-9"', "mode=observe"
@@ -397,8 +397,8 @@ def test_rules(switch: Switch) -> None:
     ],
 )
 def test_bad_match(switch: Switch, match: str, why: str) -> None:
-    switch.ovs.tenant("blue", beta=0.5)
-    switch.ovs.bind("vnet0", "blue")
+    switch.ovs.set_tenant("blue", beta=0.5)
+    switch.ovs.bind("blue", "vnet0")
     add_rule(switch, "blue", 'match="remote_port=80"', "beta=0.25")
     before = switch.show("blue")
     log = len(switch.ovs.log.read_text())
@@ -442,8 +442,8 @@ def test_bad_match_of_a_new_tenant(switch: Switch) -> None:
 
 
 def test_rule_governs_its_flows(switch: Switch) -> None:
-    switch.ovs.tenant("blue", beta=0.5)
-    switch.ovs.bind("vnet0", "blue")
+    switch.ovs.set_tenant("blue", beta=0.5)
+    switch.ovs.bind("blue", "vnet0")
     switch.connect(1000, 80)
     switch.connect(1001, 443)
     add_rule(switch, "blue", 'match="remote_port=443"', "beta=0.125")
@@ -458,9 +458,9 @@ def test_rule_governs_its_flows(switch: Switch) -> None:
 
 
 def test_bind_move_and_unbind(switch: Switch) -> None:
-    switch.ovs.tenant("blue")
-    switch.ovs.tenant("red")
-    switch.ovs.bind("vnet0", "blue")
+    switch.ovs.set_tenant("blue")
+    switch.ovs.set_tenant("red")
+    switch.ovs.bind("blue", "vnet0")
     assert (switch.ports("blue"), switch.ports("red")) == (["vnet0"], [])
     wait_for(
         "the status",
@@ -471,13 +471,13 @@ def test_bind_move_and_unbind(switch: Switch) -> None:
 
     switch.connect()
     assert [flow["tenant"] for flow in switch.flows()] == ["blue"]
-    switch.ovs.bind("vnet0", "red")
+    switch.ovs.bind("red", "vnet0")
     assert (switch.ports("blue"), switch.ports("red")) == ([], ["vnet0"])
     assert switch.flows() == []
     wait_for("the status", lambda: switch.get("acdc", "red", "status").get("ports") == "vnet0")
     assert "ports" not in switch.get("acdc", "blue", "status")
 
-    switch.ovs.bind("vnet0", None)
+    switch.ovs.bind(None, "vnet0")
     assert switch.ports("red") == []
     wait_for("the status", lambda: "acdc_tenant" not in switch.get("interface", "vnet0", "status"))
 
@@ -486,13 +486,13 @@ def test_tenant_that_does_not_exist(switch: Switch) -> None:
     def status() -> dict[str, Any]:
         return switch.get("interface", "vnet0", "status")
 
-    switch.ovs.bind("vnet0", "blue")
+    switch.ovs.bind("blue", "vnet0")
     error = wait_for("the error", lambda: status().get("acdc_error"))
     assert error == 'tenant "blue" does not exist, packets pass untouched'
     switch.syn()
     assert switch.flows() == []
 
-    switch.ovs.tenant("blue")
+    switch.ovs.set_tenant("blue")
     wait_for("the tenant", lambda: status().get("acdc_tenant") == "blue")
     assert "acdc_error" not in status()
     switch.syn()
@@ -505,10 +505,10 @@ def test_tenant_that_does_not_exist(switch: Switch) -> None:
 
 def test_problems(switch: Switch) -> None:
     """What is asked for and cannot be had, in one place."""
-    switch.ovs.tenant("blue")
+    switch.ovs.set_tenant("blue")
     assert switch.problems() == []
     missing = 'port vnet0, tenant bleu: tenant "bleu" does not exist, packets pass untouched'
-    switch.ovs.bind("vnet0", "bleu")
+    switch.ovs.bind("bleu", "vnet0")
     assert switch.problems() == [missing]
     assert switch.problems("blue") == []
 
@@ -519,7 +519,7 @@ def test_problems(switch: Switch) -> None:
     assert "patch ports and tunnels cannot be guest ports" in problem
     switch.ovs.vsctl("del-port", "patch0")
     assert switch.problems() == [missing]
-    switch.ovs.bind("vnet0", "blue")
+    switch.ovs.bind("blue", "vnet0")
     assert switch.problems() == []
 
 
@@ -538,7 +538,7 @@ def test_unknown_key_elsewhere(switch: Switch, row: str, key: str) -> None:
     switch.ovs.vsctl("set", *row.split(), f"other_config:{key}=1", "other_config:other=1")
     # Twice, to see that it is logged once.
     for window in (1, 2):
-        switch.ovs.tenant("blue", initial_window=window)
+        switch.ovs.set_tenant("blue", initial_window=window)
         (problem,) = switch.problems()
     expected = f"{row.removesuffix(' .')} other_config:{key}: unknown key, not used; AC/DC has "
     assert problem.startswith(expected)
@@ -551,8 +551,8 @@ def test_unknown_key_elsewhere(switch: Switch, row: str, key: str) -> None:
 
 
 def test_port_that_comes_and_goes(switch: Switch) -> None:
-    switch.ovs.tenant("blue")
-    switch.ovs.bind("vnet1", "blue")
+    switch.ovs.set_tenant("blue")
+    switch.ovs.bind("blue", "vnet1")
     switch.connect()
     assert len(switch.flows()) == 1
     switch.ovs.vsctl("del-port", "br0", "vnet1")
@@ -569,8 +569,8 @@ def test_port_that_comes_and_goes(switch: Switch) -> None:
 
 def test_ports_change_places(switch: Switch) -> None:
     """Each gets the other's number in the datapath, maybe."""
-    switch.ovs.tenant("blue")
-    switch.ovs.bind("vnet0", "blue")
+    switch.ovs.set_tenant("blue")
+    switch.ovs.bind("blue", "vnet0")
     switch.connect()
     switch.ovs.vsctl(
         *("del-port", "br0", "vnet0", "--", "del-port", "br0", "vnet1"),
@@ -585,7 +585,7 @@ def test_bridge_that_comes_and_goes(switch: Switch) -> None:
     """The datapath goes with its last bridge and comes back without AC/DC's
     state, even between two looks at the database."""
     ovs = switch.ovs
-    ovs.tenant("blue", beta=0.5)
+    ovs.set_tenant("blue", beta=0.5)
     add = [
         *("add-br", "br0", "--", "set", "bridge", "br0"),
         f"datapath_type={ovs.vsctl('get', 'bridge', 'br0', 'datapath_type')}",
@@ -608,7 +608,7 @@ def test_bridge_that_comes_and_goes(switch: Switch) -> None:
 
 def test_tunnel_cannot_be_a_guest_port(switch: Switch) -> None:
     ovs = switch.ovs
-    ovs.tenant("blue")
+    ovs.set_tenant("blue")
     ovs.vsctl(
         *("add-port", "br0", "tun0", "--", "set", "interface", "tun0", "type=vxlan"),
         *("options:remote_ip=127.0.0.9", "other_config:acdc-tenant=blue"),
@@ -626,8 +626,8 @@ def test_tunnel_cannot_be_a_guest_port(switch: Switch) -> None:
 
 
 def test_existing_flows_follow(switch: Switch) -> None:
-    switch.ovs.tenant("blue")
-    switch.ovs.bind("vnet0", "blue")
+    switch.ovs.set_tenant("blue")
+    switch.ovs.bind("blue", "vnet0")
     switch.connect()
     (flow,) = switch.flows()
     assert (flow["beta"], flow["mode"], flow["state"]) == (1, "enforce", "established")
@@ -644,9 +644,9 @@ def test_nothing_is_sent_when_nothing_changed(switch: Switch) -> None:
         names = ("acdc_tenant_set", "acdc_port_set")
         return {n: int(switch.ovs.appctl("coverage/read-counter", n)) for n in names}
 
-    switch.ovs.tenant("blue")
-    switch.ovs.tenant("red")
-    switch.ovs.bind("vnet0", "blue")
+    switch.ovs.set_tenant("blue")
+    switch.ovs.set_tenant("red")
+    switch.ovs.bind("blue", "vnet0")
     before = counts()
     assert all(before.values())
     switch.ovs.vsctl("set", "interface", "vnet1", "external_ids:x=z")
@@ -663,7 +663,7 @@ def test_global_settings(switch: Switch) -> None:
         return dp["max_flows"], dp["idle_timeout"], dp["exid"]
 
     default = (1 << 20, 7500, 0xACDC)
-    switch.ovs.tenant("blue")
+    switch.ovs.set_tenant("blue")
     assert datapath() == default
     switch.ovs.vsctl(
         *("set", "open_vswitch", ".", "other_config:acdc-max-flows=1000"),
@@ -688,8 +688,8 @@ def test_global_settings(switch: Switch) -> None:
 
 
 def test_statistics_column(switch: Switch) -> None:
-    switch.ovs.tenant("blue")
-    switch.ovs.bind("vnet0", "blue")
+    switch.ovs.set_tenant("blue")
+    switch.ovs.bind("blue", "vnet0")
     statistics = wait_for("statistics", lambda: switch.get("acdc", "blue", "statistics"))
     counters = switch.show("blue")["counters"]
     assert set(counters) < set(statistics)
@@ -701,15 +701,15 @@ def test_statistics_column(switch: Switch) -> None:
     assert switch.get("acdc", "blue", "status")["flows"] == "1"
     # 0 again for a tenant of the same name.
     switch.ovs.vsctl("destroy", "acdc", "blue")
-    switch.ovs.tenant("blue")
+    switch.ovs.set_tenant("blue")
     wait_for("no flow", lambda: switch.get("acdc", "blue", "statistics").get("flows_created") == 0)
 
 
 def test_log(switch: Switch) -> None:
     """What an operator should hear of, looked at as often as statistics are."""
-    switch.ovs.tenant("blue")
+    switch.ovs.set_tenant("blue")
     switch.ovs.vsctl("set", "acdc", "blue", "other_config:max-half-open=1")
-    switch.ovs.bind("vnet0", "blue")
+    switch.ovs.bind("blue", "vnet0")
     wait_for("statistics", lambda: switch.get("acdc", "blue", "statistics"))
     log = len(switch.ovs.log.read_text())
     for sport in (1000, 1001, 1002):
@@ -722,7 +722,7 @@ def test_log(switch: Switch) -> None:
     wait_for("the log", lambda: logged() == 2, 12)
     # Of a tenant made again, nothing is old.
     switch.ovs.vsctl("destroy", "acdc", "blue")
-    switch.ovs.tenant("blue")
+    switch.ovs.set_tenant("blue")
     wait_for("statistics", lambda: switch.get("acdc", "blue", "statistics"))
     assert logged() == 2
 
@@ -733,10 +733,10 @@ def test_log(switch: Switch) -> None:
 @pytest.fixture
 def busy(switch: Switch) -> Switch:
     """Two tenants, four flows: IPv4 and IPv6, seen from both guests."""
-    switch.ovs.tenant("blue", beta=0.25)
-    switch.ovs.tenant("red")
-    switch.ovs.bind("vnet0", "blue")
-    switch.ovs.bind("vnet1", "red")
+    switch.ovs.set_tenant("blue", beta=0.25)
+    switch.ovs.set_tenant("red")
+    switch.ovs.bind("blue", "vnet0")
+    switch.ovs.bind("red", "vnet1")
     switch.connect(1000, 80)
     switch.connect(1001, 443, v6=True)
     return switch
@@ -875,9 +875,9 @@ def test_appctl_errors(busy: Switch, command: list[str], why: str) -> None:
 def test_more_flows_than_fit(switch: Switch) -> None:
     """A long reply would hold up the switch: nobody gets one unasked."""
     most = 50000
-    switch.ovs.tenant("blue")
+    switch.ovs.set_tenant("blue")
     switch.ovs.vsctl("set", "acdc", "blue", "other_config:max-half-open=1000000")
-    switch.ovs.bind("vnet0", "blue")
+    switch.ovs.bind("blue", "vnet0")
     syn = bytearray(switch.frame("vnet0", "vnet1", False, 1, 80, SYN))
 
     def flood() -> bool:
@@ -904,7 +904,7 @@ def test_no_tenants(switch: Switch) -> None:
 
 
 def test_help(switch: Switch) -> None:
-    text = switch.ovs.appctl("list-commands")
+    text = switch.ovs.ovs_appctl("list-commands")
     for command, usage in {
         "acdc/show": "[TENANT] [--json]",
         "acdc/dump-flows": "[tenant=NAME] [port=NAME] [remote=ADDRESS[/LENGTH]] [limit=N] [--json]",
@@ -919,11 +919,11 @@ def test_help(switch: Switch) -> None:
 
 @pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGKILL])
 def test_restart(switch: Switch, sig: signal.Signals) -> None:
-    switch.ovs.tenant("blue", beta=0.25, algorithm="dctcp")
+    switch.ovs.set_tenant("blue", beta=0.25, algorithm="dctcp")
     add_rule(switch, "blue", "priority=3", 'match="remote_port=80"', "beta=0")
     switch.ovs.vsctl("set", "open_vswitch", ".", "other_config:acdc-max-flows=1234")
-    switch.ovs.bind("vnet0", "blue")
-    switch.ovs.bind("vnet1", "nobody")
+    switch.ovs.bind("blue", "vnet0")
+    switch.ovs.bind("nobody", "vnet1")
     before = switch.show("blue")
     switch.ovs.restart_vswitchd(sig)
     after = switch.show("blue")

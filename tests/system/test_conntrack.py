@@ -22,13 +22,13 @@ ADDRESS_MACS = {"vnet1": "02:00:00:00:01:01", "vnet2": "02:00:00:00:01:02"}
 def guests() -> Iterator[tuple[Ovs, Netns, Netns]]:
     with Ovs() as ovs:
         ovs.add_bridge("br0", normal=False)
-        ovs.tenant("blue")
+        ovs.set_tenant("blue")
         made = []
         for i, (name, mac) in enumerate(ADDRESS_MACS.items(), 1):
             guest = ovs.add_guest("br0", name, f"10.0.0.{i}/24", f"fd00::{i}/64")
             guest.run("ip", "link", "set", "dev", "eth0", "address", mac)
             made.append(guest)
-            ovs.bind(name, "blue")
+            ovs.bind("blue", name)
         # The address that NAT translates to guest 2.
         made[0].run(
             "ip", "neigh", "add", "10.0.0.9", "lladdr", ADDRESS_MACS["vnet2"], "dev", "eth0"

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import re
 import shutil
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from acdc_ovs import call
 from acdc_testlib.netns import Netns, wait_for
 from acdc_testlib.ovs import Ovs, datapath_type
 from acdc_testlib.programs import Programs
@@ -42,9 +40,9 @@ class Guests:
         self.transfers: list[Transfer] = []
 
     def bind(self) -> None:
-        self.ovs.tenant("blue")
+        self.ovs.set_tenant("blue")
         for port in ("vnet0", "vnet1"):
-            self.ovs.bind(port, "blue")
+            self.ovs.bind("blue", port)
 
     def connect(self) -> None:
         self.transfers += [
@@ -122,15 +120,15 @@ def test_database_lost_and_restored(guests: Guests) -> None:
     ovs = guests.ovs
     backup = ovs.dir / "backup.db"
     ovs.stop_ovsdb(signal.SIGKILL)
-    shutil.copy(ovs.database, backup)
-    ovs.database.unlink()
+    shutil.copy(ovs.database_file, backup)
+    ovs.database_file.unlink()
     ovs.create_database()
     ovs.start_ovsdb()
     ovs.vsctl("init", wait=False)
     ovs.vsctl("set", "open_vswitch", ".", "external_ids:empty=true")
     assert ovs.vsctl("list-br") == ""
     ovs.stop_ovsdb(signal.SIGKILL)
-    shutil.copy(backup, ovs.database)
+    shutil.copy(backup, ovs.database_file)
     ovs.start_ovsdb()
     ovs.vsctl("set", "open_vswitch", ".", "external_ids:restored=true")
 
@@ -153,25 +151,14 @@ def test_tenant_deleted_under_load(guests: Guests) -> None:
     for _ in range(5):
         guests.ovs.vsctl("destroy", "acdc", "blue")
         guests.go_on()
-        guests.ovs.tenant("blue")
+        guests.ovs.set_tenant("blue")
         guests.go_on()
 
 
-class Database:
-    """A connection to ovsdb-server: no process for each transaction."""
-
-    def __init__(self, ovs: Ovs) -> None:
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket.settimeout(20)
-        self.socket.connect(str(ovs.dir / "db.sock"))
-
-    def update(self, table: str, row: dict[str, object]) -> None:
-        operation = {"op": "update", "table": table, "where": [], "row": row}
-        request = {"method": "transact", "params": ["Open_vSwitch", operation], "id": 0}
-        self.socket.sendall(json.dumps(request).encode())
-        reply: dict[str, Any] = json.loads(self.socket.recv(1 << 16))
-        assert reply["error"] is None, reply
-        assert reply["result"] == [{"count": 1}], reply
+def update(ovs: Ovs, table: str, row: dict[str, object]) -> None:
+    """Of all rows, without waiting for ovs-vswitchd."""
+    operation = {"op": "update", "table": table, "where": [], "row": row}
+    assert call(ovs.dir / "db.sock", "transact", "Open_vSwitch", operation) == [{"count": 1}]
 
 
 def test_policy_flaps(guests: Guests) -> None:
@@ -185,12 +172,10 @@ def test_policy_flaps(guests: Guests) -> None:
         "max_window": itertools.cycle([0, 3000, 100000]),
         "min_window": itertools.cycle([0, 2000]),
     }
-    database = Database(guests.ovs)
     start = [transfer.received for transfer in guests.transfers]
     for _ in range(300):
-        database.update("ACDC", {name: next(value) for name, value in values.items()})
+        update(guests.ovs, "ACDC", {name: next(value) for name, value in values.items()})
         time.sleep(0.01)
-    database.socket.close()
     assert all(t.received > s for t, s in zip(guests.transfers, start, strict=True))
     guests.ovs.set_tenant(
         "blue", enabled=True, mode="enforce", algorithm="dctcp", max_window=0, police=False
@@ -259,7 +244,7 @@ def test_upgrade_and_back() -> None:
         guests.transfers += [Transfer(guests.a, guests.b, B4, port=5003, algorithm=RENO)]
         guests.go_on()
         for port in ("vnet0", "vnet1"):
-            ovs.bind(port, None)
+            ovs.bind(None, port)
         ovs.vsctl("destroy", "acdc", "blue")
         guests.go_on()
         restart_as(ovs, Programs.pristine())
@@ -291,8 +276,8 @@ def migrate(guest: Netns, source: Ovs, target: Ovs, tenant: str | None) -> None:
     target.ns.run("ip", "link", "set", "dev", "vnet0", "up")
     target.vsctl("add-port", "br0", "vnet0")
     if tenant:
-        target.tenant(tenant)
-        target.bind("vnet0", tenant)
+        target.set_tenant(tenant)
+        target.bind(tenant, "vnet0")
     # As a hypervisor announces it: the switches learn where it is now.
     guest.run("ping", "-c1", "-W5", B4, check=False)
 
@@ -314,8 +299,8 @@ def test_live_migration(programs: Callable[[], Programs], tenant: str | None) ->
         a = first.add_guest("br0", "vnet0", f"{A4}/24", f"{A6}/64")
         b = peer.add_guest("br0", "vnet1", f"{B4}/24", f"{B6}/64")
         for host, port in ((first, "vnet0"), (peer, "vnet1")):
-            host.tenant("blue", police=True)
-            host.bind(port, "blue")
+            host.set_tenant("blue", police=True)
+            host.bind("blue", port)
 
         transfers = [
             Transfer(a, b, B4, port=5001, algorithm=RENO),

@@ -19,16 +19,16 @@ def test_life_of_flows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACDC_MEMCHECK", "1")
     with Ovs() as ovs:
         ovs.add_bridge("br0")
-        ovs.tenant("blue")
+        ovs.set_tenant("blue")
         names = ("vnet1", "vnet2")
         a, b = (
             ovs.add_guest("br0", name, f"10.0.0.{i}/24", f"fd00::{i}/64")
             for i, name in enumerate(names, 1)
         )
         for name in names:
-            ovs.bind(name, "blue")
+            ovs.bind("blue", name)
         for beta in (1, 0.5):
-            ovs.tenant("blue", beta=beta, police="true")
+            ovs.set_tenant("blue", beta=beta, police="true")
             transfers = [
                 Transfer(a, b, "10.0.0.2", port=5001, size=2 * MB),
                 Transfer(b, a, "fd00::1", port=5002, size=2 * MB),
@@ -37,7 +37,7 @@ def test_life_of_flows(monkeypatch: pytest.MonkeyPatch) -> None:
             for transfer in transfers:
                 transfer.finish()
         ovs.appctl("acdc/show")
-        ovs.bind("vnet1", None)
+        ovs.bind(None, "vnet1")
         ovs.appctl("acdc/flush")
         assert tenant_counters(ovs, "blue")["flows_capable"] == 8
         ovs.restart_vswitchd()

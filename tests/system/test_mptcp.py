@@ -33,9 +33,9 @@ def guests() -> Iterator[tuple[Ovs, Netns, Netns]]:
         for guest in (a, b):
             guest.run("ip", "mptcp", "limits", "set", "subflows", "2", "add_addr_accepted", "2")
         a.run("ip", "mptcp", "endpoint", "add", "10.0.1.1", "subflow")
-        ovs.tenant("blue", fallback="reno")
-        ovs.bind("vnet0", "blue")
-        ovs.bind("vnet1", "blue")
+        ovs.set_tenant("blue", fallback="reno")
+        ovs.bind("blue", "vnet0")
+        ovs.bind("blue", "vnet1")
         yield ovs, a, b
         assert ovs.vswitchd_running(), ovs.log_tail()
 

@@ -74,13 +74,13 @@ def module_guests() -> Iterator[Guests]:
 @pytest.fixture
 def guests(module_guests: Guests) -> Iterator[Guests]:
     ovs = module_guests.ovs
-    ovs.tenant("blue")
-    ovs.bind("vnet0", "blue")
-    ovs.bind("vnet1", "blue")
+    ovs.set_tenant("blue")
+    ovs.bind("blue", "vnet0")
+    ovs.bind("blue", "vnet1")
     yield module_guests
     assert ovs.vswitchd_running(), ovs.log_tail()
-    ovs.bind("vnet0", None)
-    ovs.bind("vnet1", None)
+    ovs.bind(None, "vnet0")
+    ovs.bind(None, "vnet1")
     ovs.vsctl("destroy", "acdc", "blue")
 
 
@@ -114,7 +114,7 @@ def test_bulk(guests: Guests, address: str) -> None:
 
 @pytest.mark.parametrize("police", [False, True])
 def test_honest_guests_are_never_policed(guests: Guests, police: bool) -> None:
-    guests.ovs.tenant("blue", police=police)
+    guests.ovs.set_tenant("blue", police=police)
     before = guests.counters()
     transfers = [Transfer(guests.a, guests.b, B4, port=5100 + i, size=8 * MB) for i in range(4)]
     for transfer in transfers:
@@ -149,7 +149,7 @@ def test_iperf3(guests: Guests, address: str, options: list[str]) -> None:
 @pytest.mark.parametrize("stack", ["cubic", "reno"])
 def test_window_cap_holds_the_guests_stack(guests: Guests, stack: str) -> None:
     """The guest's own socket says how much it may send."""
-    guests.ovs.tenant("blue", max_window=40000)
+    guests.ovs.set_tenant("blue", max_window=40000)
     transfer = Transfer(guests.a, guests.b, B4, algorithm=stack)
     wait_for("data", lambda: transfer.received > MB)
     seen = []
@@ -252,7 +252,7 @@ def test_policy_changes_under_traffic(guests: Guests) -> None:
         ("min_window", (20000, 0)),
     ):
         for value in values:
-            guests.ovs.tenant("blue", **{column: value})
+            guests.ovs.set_tenant("blue", **{column: value})
             marks = [t.received for t in transfers]
             for transfer, mark in zip(transfers, marks, strict=True):
                 wait_for(
@@ -260,8 +260,8 @@ def test_policy_changes_under_traffic(guests: Guests) -> None:
                     lambda t=transfer, m=mark: t.received > m,  # type: ignore[misc]
                     timeout=5,
                 )
-    guests.ovs.bind("vnet0", None)
-    guests.ovs.bind("vnet0", "blue")
+    guests.ovs.bind(None, "vnet0")
+    guests.ovs.bind("blue", "vnet0")
     guests.ovs.appctl("acdc/flush")
     for transfer in transfers:
         seen = transfer.received
@@ -278,7 +278,7 @@ def test_windows_that_shrink_both_ways(guests: Guests) -> None:
         streams = [Stream(near, far), Stream(far, near)]
         for _ in range(5):
             for window in (0, 3000):
-                guests.ovs.tenant("blue", max_window=window)
+                guests.ovs.set_tenant("blue", max_window=window)
                 marks = [stream.received for stream in streams]
                 for stream, mark in zip(streams, marks, strict=True):
                     wait_for(
@@ -295,7 +295,7 @@ def test_windows_that_shrink_both_ways(guests: Guests) -> None:
 
 def test_one_guest_without_a_tenant(guests: Guests) -> None:
     """Its peer falls back, in both directions."""
-    guests.ovs.bind("vnet1", None)
+    guests.ovs.bind(None, "vnet1")
     before = guests.counters()
     Transfer(guests.a, guests.b, B4, port=5001, size=10 * MB).finish()
     Transfer(guests.b, guests.a, A6, port=5002, size=10 * MB).finish()

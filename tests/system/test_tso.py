@@ -24,14 +24,14 @@ def offloading() -> Iterator[tuple[Ovs, Netns, Netns]]:
             ovs.vsctl("set", "open_vswitch", ".", "other_config:userspace-tso-enable=true")
             ovs.restart_vswitchd()
         ovs.add_bridge("br0")
-        ovs.tenant("blue")
+        ovs.set_tenant("blue")
         guests = []
         for i in (1, 2):
             name = f"vnet{i}"
             guest = ovs.add_guest("br0", name, f"10.0.0.{i}/24", f"fd00::{i}/64")
             for ns, device in ((guest, "eth0"), (ovs.ns, name)):
                 ns.run("ethtool", "-K", device, "tx", "on", "tso", "on", "gso", "on")
-            ovs.bind(name, "blue")
+            ovs.bind("blue", name)
             guests.append(guest)
         yield ovs, guests[0], guests[1]
         assert ovs.vswitchd_running(), ovs.log_tail()

@@ -127,8 +127,8 @@ def hosts(request: pytest.FixtureRequest) -> Iterator[Hosts]:
                 *("add-port", "br-int", "tun0", "--", "set", "interface", "tun0"),
                 *(f"type={kind}", f'options:remote_ip="{other}"', "options:key=7"),
             )
-            ovs.tenant("blue")
-            ovs.bind("vnet0", "blue")
+            ovs.set_tenant("blue")
+            ovs.bind("blue", "vnet0")
             switches.append(ovs)
         underlay = Underlay(taps[0], taps[1])
         stack.callback(underlay.close)

@@ -32,7 +32,7 @@ def tagging_guest(host: Ovs, name: str, *addresses: str) -> Ovs:
     guest.ns.add_addresses("vlan9", *addresses)
     guest.ns.run("ip", "link", "set", "dev", "vlan9", "up")
     host.vsctl("add-port", "br0", name)
-    host.bind(name, "blue")
+    host.bind("blue", name)
     return guest
 
 
@@ -41,7 +41,7 @@ def tagging() -> Iterator[tuple[Ovs, Netns, Netns]]:
     with ExitStack() as stack:
         host = stack.enter_context(Ovs())
         host.add_bridge("br0")
-        host.tenant("blue")
+        host.set_tenant("blue")
         a = stack.enter_context(tagging_guest(host, "vnet0", "10.0.0.1/24", "fd00::1/64"))
         b = stack.enter_context(tagging_guest(host, "vnet1", "10.0.0.2/24", "fd00::2/64"))
         yield host, a.ns, b.ns
@@ -76,8 +76,8 @@ def test_trunk_between_two_switches(address: str) -> None:
             host.vsctl("add-port", "br0", "trunk", f"trunks={VLAN}")
             guests.append(host.add_guest("br0", "vnet0", f"10.0.0.{i}/24", f"fd00::{i}/64"))
             host.vsctl("set", "port", "vnet0", f"tag={VLAN}")
-            host.tenant("blue")
-            host.bind("vnet0", "blue")
+            host.set_tenant("blue")
+            host.bind("blue", "vnet0")
         Transfer(guests[0], guests[1], address, size=10 * MB).finish()
         # The sender's data, the receiver's ACKs.
         for host, marked in zip(hosts, (10 * MB // 1500, 100), strict=True):
@@ -88,5 +88,5 @@ def test_trunk_between_two_switches(address: str) -> None:
             assert len(flow_list(host.appctl_json("acdc/dump-flows"))) == 1
             if datapath_type() == "netdev" and ":" not in address:
                 # Data or ACKs, with the tag or without.
-                hits = int(host.unixctl("coverage/read-counter", "acdc_conn_hit"))
+                hits = int(host.appctl("coverage/read-counter", "acdc_conn_hit"))
                 assert hits > (counters["egress_packets"] + counters["ingress_packets"]) / 2

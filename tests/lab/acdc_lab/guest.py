@@ -21,7 +21,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from acdc_lab import results  # noqa: E402
-from acdc_lab.control import Control  # noqa: E402
 from acdc_lab.net import CommandError, Network, am, sh, trunk_ends  # noqa: E402
 from acdc_lab.scenarios import SCENARIOS, Options, Plan, Tenant, Traffic  # noqa: E402
 
@@ -258,7 +257,7 @@ class Run:
         found = []
         for ovs in self.net.hypervisors if self.options.acdc else ():
             with contextlib.suppress(OSError):  # While it is restarted.
-                found += Control(ovs.rundir / "ovs-vswitchd.ctl")("acdc/dump-flows")
+                found += ovs.acdc("dump-flows")
         return found
 
     def _change(self) -> None:

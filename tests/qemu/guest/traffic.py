@@ -22,8 +22,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from acdc_ovs import call, unixctl
 from acdc_testlib.netns import Netns
-from acdc_testlib.ovs import request
 
 RUN_DIR = Path("/usr/local/var/run/openvswitch")
 PATTERN = random.Random(1).randbytes(1 << 16) * 2
@@ -161,11 +161,11 @@ def bulk(addresses: list[str], until: float, seed: int) -> Counts:
 def appctl(method: str, *params: str) -> str:
     """Without a process: it would take seconds here."""
     pid = (RUN_DIR / "ovs-vswitchd.pid").read_text().strip()
-    return str(request(RUN_DIR / f"ovs-vswitchd.{pid}.ctl", method, *params, timeout=120))
+    return unixctl(RUN_DIR / f"ovs-vswitchd.{pid}.ctl", method, *params, timeout=120)
 
 
 def transact(*operations: dict[str, Any]) -> None:
     """In the database of Open vSwitch."""
     path = RUN_DIR / "db.sock"
-    for result in request(path, "transact", "Open_vSwitch", *operations, timeout=120):
+    for result in call(path, "transact", "Open_vSwitch", *operations, timeout=120):
         assert not (result or {}).get("error"), result

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""For Mininet's own command:
+
+    sudo mn --custom .../acdc_mininet/custom.py --controller none --arp \\
+        --switch acdc --host acdc --link acdc,rate=100000000,k=60000 --topo dumbbell,n=3
+
+acdc_mininet and acdc_ovs must be installed, or PYTHONPATH must name their directory.  The
+whole of mn then runs in namespaces of its own, which are gone with it.
+
+    mn> py net['s1'].ovs.set_tenant('blue', beta=0.5)
+    mn> py net['s1'].ovs.bind('blue', 's1-eth2')
+    mn> py net['s1'].ovs.acdc('show')
+
+mn reads this file's text: imports are absolute, and what it is to find are dictionaries."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from mininet.net import Mininet
+from mininet.node import Node
+
+import acdc_mininet as am
+
+am.enter()
+Mininet.inited = True  # Else it sets the machine's sysctls.
+
+_switches: dict[str, am.Ovs] = {}
+"""By their datapath: bridges of a kind share one."""
+
+
+class CommandSwitch(am.AcdcSwitch):
+    """--switch acdc[,datapath=system]"""
+
+    def __init__(self, name: str, datapath: str = "netdev", **params: Any) -> None:  # noqa: ANN401
+        if datapath not in _switches:
+            _switches[datapath] = am.Ovs(am.RUN / f"mn-{datapath}", datapath=datapath)
+        super().__init__(name, _switches[datapath], **params)
+
+
+class CommandLink(am.MarkingLink):
+    """--link acdc[,rate=BIT/S][,k=BYTES][,limit=BYTES]: a queue in both directions."""
+
+    def __init__(
+        self,
+        node1: Node,
+        node2: Node,
+        rate: int = am.Queue.rate,
+        k: int = am.Queue.k,
+        limit: int = am.Queue.limit,
+        **params: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__(node1, node2, **{"queue": am.Queue(rate, k, limit)} | params)
+
+
+topos = {"dumbbell": am.Dumbbell, "incast": am.Incast, "leafspine": am.LeafSpine}
+switches = {"acdc": CommandSwitch}
+hosts = {"acdc": am.AcdcHost}
+# mn 2.3.0 looks for 'linkstestnames', for want of a comma, but takes a global as its own.
+LINKS = {**getattr(sys.modules["__main__"], "LINKS", {}), "acdc": CommandLink}

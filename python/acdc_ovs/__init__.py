@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A running Open vSwitch: its programs, its daemons, its database, its commands.
+
+acdc_mininet and the tests build on it.  It needs python3-openvswitch."""
+
+from .database import Change, Database, OvsError, call, unixctl
+from .programs import Programs
+from .switch import Ovs, Port
+
+__all__ = ["Change", "Database", "Ovs", "OvsError", "Port", "Programs", "call", "unixctl"]
