@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from acdc_lab import report_figures as figures
 from acdc_lab import report_page, results
-from acdc_lab.report_experiments import EXPERIMENTS
-from acdc_lab.report_figures import at_least, at_most
+from acdc_lab.report_experiments import EXPERIMENTS, Experiment
+from acdc_lab.report_figures import Figure, at_least, at_most
 from acdc_lab.report_page import Section
 from acdc_lab.scenarios import CAP, SCENARIOS, Options
 from test_lab import counters, lab  # noqa: F401  (a fixture)
@@ -96,6 +96,34 @@ def test_a_page_that_is_there_keeps_its_other_experiments() -> None:
     page = report_page.page(there, ["incast-curves.png"])
     assert "9 of 12 targets met" in page
     assert report_page.sections(page) == there
+
+
+def test_a_section_of_the_page() -> None:
+    """Figures with their range, judged where there is AC/DC; text is escaped."""
+    shown = [
+        Figure("RTT, <us>", lambda result: result["rtt"], at_most(1.05, "dctcp")),
+        Figure("not there", lambda result: None),
+    ]
+    runs = {"dctcp": "dumbbell", "acdc": "dumbbell --acdc", "unmade": "dumbbell"}
+    experiment = Experiment("name", "A & B", "says <1>", runs, shown)
+    options = {"seconds": 4}
+    results = {
+        "dctcp": {1: {"rtt": 100, "options": options}, 2: {"rtt": 120, "options": options}},
+        "acdc": {1: {"rtt": 130, "options": options}},
+    }
+    judged = report_page.Judged(experiment, results)
+    report_page.judge(judged)
+    section = report_page.section(judged, {"kernel": "6.1"})
+    assert (section.met, section.missed) == (0, 1)
+    assert '<h2 id="name">A &amp; B</h2>' in section.text
+    assert "says &lt;1&gt;" in section.text
+    assert "<td>110 <small>100–120</small></td>" in section.text
+    assert '<td class="missed">130</td>' in section.text
+    assert section.text.count("<td></td>") == 2
+    assert "<b>Missed:</b> acdc: RTT, &lt;us&gt; 130." in section.text
+    assert "--seconds 4</code>,\n seed 1, 2</small>" in section.text
+    assert "unmade" not in section.text
+    assert section.text.endswith("<small>kernel: 6.1</small></p>")
 
 
 def test_a_page_in_no_directory() -> None:
