@@ -197,6 +197,7 @@ def run_bulk(
     nothing is left of 'seconds' after the warm-up."""
     if seconds <= warmup:
         raise ValueError(f"seconds: {seconds:g}: want more than the warm-up of {warmup:g}")
+    watch = _Watch(net, seconds, bottleneck, events, sample, progress, interval)
     programs: list[Program] = []
     try:
         # One port a flow, so that sinks of one guest are told apart.
@@ -223,42 +224,13 @@ def run_bulk(
         if probe:
             prober = Program(net[probe[0]], "probe", net[probe[1]].IP(), "--port", ECHO_PORT, *when)
             programs.append(prober)
-
-        time.sleep(max(0.0, start - time.monotonic()))
-        cpu_before, cpu_at = net.ovs.cpu_seconds(), time.monotonic()
-        states: list[tuple[float, QueueState]] = []
-        samples: list[Any] = []
-        pending = sorted(events, key=lambda event: event[0])
-        next_sample = 1.0
-        while (now := time.monotonic() - start) < seconds:
-            net.ovs.check()
-            for program in programs:
-                program.check()
-            if bottleneck:
-                states.append((round(now, 3), bottleneck.read()))
-            while pending and now >= pending[0][0]:
-                pending.pop(0)[1]()
-            if now >= next_sample:
-                next_sample += 1.0
-                if sample:
-                    samples.append((round(now, 3), sample(now)))
-                if progress:
-                    progress(now)
-            due = min([seconds, now + interval, *(event[0] for event in pending[:1])])
-            time.sleep(max(0.0, start + due - time.monotonic()))
-        if bottleneck:
-            states.append((seconds, bottleneck.read()))
-        cpu = (net.ovs.cpu_seconds() - cpu_before) / (time.monotonic() - cpu_at)
-
+        watch.run(start, programs)
         sent = [program.result() for program in senders]
         received = [program.result()["flows"][0] for program in sinks]
-        rtts = [
-            (round(at - start, 4), rtt) for at, rtt in (prober.result()["rtt_us"] if probe else [])
-        ]
+        rtts = prober.result()["rtt_us"] if probe else []
     finally:
         for program in programs:
             program.kill()
-
     results = []
     for flow, sender, sink in zip(flows, sent, received, strict=True):
         series = _series(sink["bins"], sink["bin"], start, seconds)
@@ -267,15 +239,52 @@ def run_bulk(
         )
         result.goodput = result.goodput_between(warmup, seconds)
         results.append(result)
-    return Run(
-        seconds=seconds,
-        warmup=warmup,
-        flows=results,
-        rtt_us=rtts,
-        queue=states,
-        vswitchd_cpu=cpu,
-        samples=samples,
-    )
+    rtt_us = [(round(at - start, 4), rtt) for at, rtt in rtts]
+    return Run(seconds, warmup, results, rtt_us, watch.states, watch.cpu, watch.samples)
+
+
+@dataclass
+class _Watch:
+    """What happens while traffic runs: the bottleneck is read, events are called."""
+
+    net: AcdcNet
+    seconds: float
+    bottleneck: RedQueue | BpfQueue | None
+    events: Sequence[tuple[float, Callable[[], object]]]
+    sample: Callable[[float], Any] | None
+    progress: Callable[[float], None] | None
+    interval: float
+    states: list[tuple[float, QueueState]] = field(default_factory=list)
+    samples: list[Any] = field(default_factory=list)
+    cpu: float = 0.0
+    """Of ovs-vswitchd, in seconds per second."""
+
+    def run(self, start: float, programs: Sequence[Program]) -> None:
+        """From 'start' for as long as the traffic; TrafficError if a program ends early."""
+        time.sleep(max(0.0, start - time.monotonic()))
+        cpu_before, cpu_at = self.net.ovs.cpu_seconds(), time.monotonic()
+        pending = sorted(self.events, key=lambda event: event[0])
+        next_sample = 1.0
+        while (now := time.monotonic() - start) < self.seconds:
+            self.net.ovs.check()
+            for program in programs:
+                program.check()
+            if self.bottleneck:
+                self.states.append((round(now, 3), self.bottleneck.read()))
+            while pending and now >= pending[0][0]:
+                pending.pop(0)[1]()
+            if now >= next_sample:
+                next_sample += 1.0
+                if self.sample:
+                    self.samples.append((round(now, 3), self.sample(now)))
+                if self.progress:
+                    self.progress(now)
+            due = min([self.seconds, now + self.interval, *(event[0] for event in pending[:1])])
+            time.sleep(max(0.0, start + due - time.monotonic()))
+        if self.bottleneck:
+            self.states.append((self.seconds, self.bottleneck.read()))
+        used = self.net.ovs.cpu_seconds() - cpu_before
+        self.cpu = used / (time.monotonic() - cpu_at)
 
 
 @dataclass(frozen=True)

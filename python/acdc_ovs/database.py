@@ -134,6 +134,7 @@ class Change:
     def set(self, row: Any, **columns: object) -> None:  # noqa: ANN401
         """Columns, and with 'COLUMN:KEY' the values of maps; None takes one away."""
         for name, value in columns.items():
+            given = value
             column, _, key = name.partition(":")
             if column not in row._table.columns:
                 raise OvsError(f"{row._table.name} has no column {column}")
@@ -150,7 +151,7 @@ class Change:
                 # The IDL only logs what a column cannot have.
                 Datum.from_python(column_type, value, lambda atom: getattr(atom, "uuid", atom))
             except db_error.Error as error:
-                raise OvsError(f"{column}: {error}") from None
+                raise OvsError(f"{name}={given}: {error}") from None
             setattr(row, column, value)
 
 

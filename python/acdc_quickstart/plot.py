@@ -64,69 +64,43 @@ def _cdf(axes: Any, phase: Phase, colour: str) -> None:  # noqa: ANN401
     axes.plot(rtts, shares, color=colour, label=label, linewidth=1.8)
 
 
-def draw(phases: Sequence[Phase], options: Options, path: Path) -> None:
-    by_name = {phase.name: phase for phase in phases}
-    figure, grid = plt.subplots(2, 3, figsize=(15, 8), constrained_layout=True)
-    rate = options.queue.rate / 1e6
-    figure.suptitle(
-        f"{len(options.stacks)} flows of different stacks over a marking bottleneck of "
-        f"{rate:g} Mbit/s, Open vSwitch on both sides",
-        fontsize=13,
+def _tenants(axes: Any, before: Phase, after: Phase, options: Options) -> None:  # noqa: ANN401
+    """Goodput while green's beta changes, and each tenant's mean before and after."""
+    _goodput(axes, after, options, by_tenant=True)
+    axes.axvline(options.seconds, color="0.3", linewidth=1)
+    for part in (before, after):
+        for tenant, colour in TENANT.items():
+            mean = part.tenant_goodput(tenant) / 1e6
+            axes.plot([part.begin, part.end], [mean, mean], color=colour, linewidth=4)
+            above = mean >= part.tenant_goodput("blue" if tenant == "green" else "green") / 1e6
+            axes.annotate(
+                f"{tenant}'s mean {mean:.1f}",
+                ((part.begin + part.end) / 2, mean),
+                xytext=(0, 7 if above else -7),
+                textcoords="offset points",
+                ha="center",
+                va="bottom" if above else "top",
+                color=colour,
+                fontsize=9,
+                fontweight="bold",
+                bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1},
+            )
+    axes.annotate(
+        f"ovs-vsctl set acdc green\nbeta={options.beta:g}",
+        (options.seconds, axes.get_ylim()[1] * 0.04),
+        xytext=(4, 0),
+        textcoords="offset points",
+        fontsize=7,
     )
-    compared = [
-        (name, colour) for name, colour in (("plain", PLAIN), ("acdc", ACDC)) if name in by_name
-    ]
 
-    for axes, (name, title) in zip(
-        grid[0], (("plain", "plain OVS"), ("acdc", "AC/DC, beta 1")), strict=False
-    ):
-        axes.set_title(f"Goodput, {title}")
-        if name in by_name:
-            _goodput(axes, by_name[name], options)
-    top = max((axes.get_ylim()[1] for axes in grid[0][:2]), default=1)
-    for axes in grid[0][:2]:
-        axes.set_ylim(0, top)
 
-    axes = grid[0][2]
-    axes.set_title(f"Goodput, green's beta from 1 to {options.beta:g} while running")
-    if "beta2" in by_name:
-        phase = by_name["beta2"]
-        _goodput(axes, phase, options, by_tenant=True)
-        axes.axvline(options.seconds, color="0.3", linewidth=1)
-        for part in (by_name["beta1"], phase):
-            for tenant, colour in TENANT.items():
-                mean = part.tenant_goodput(tenant) / 1e6
-                axes.plot([part.begin, part.end], [mean, mean], color=colour, linewidth=4)
-                above = mean >= part.tenant_goodput("blue" if tenant == "green" else "green") / 1e6
-                axes.annotate(
-                    f"{tenant}'s mean {mean:.1f}",
-                    ((part.begin + part.end) / 2, mean),
-                    xytext=(0, 7 if above else -7),
-                    textcoords="offset points",
-                    ha="center",
-                    va="bottom" if above else "top",
-                    color=colour,
-                    fontsize=9,
-                    fontweight="bold",
-                    bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 1},
-                )
-        axes.annotate(
-            f"ovs-vsctl set acdc green\nbeta={options.beta:g}",
-            (options.seconds, axes.get_ylim()[1] * 0.04),
-            xytext=(4, 0),
-            textcoords="offset points",
-            fontsize=7,
-        )
-
-    axes = grid[1][0]
-    axes.set_title("Queue of the bottleneck")
-    for name, colour in compared:
-        run = by_name[name].run
+def _queue(axes: Any, compared: Sequence[tuple[Phase, str]], options: Options) -> None:  # noqa: ANN401
+    for phase, colour in compared:
         axes.plot(
-            [when for when, _ in run.queue],
-            [state.queue / 1000 for _, state in run.queue],
+            [when for when, _ in phase.run.queue],
+            [state.queue / 1000 for _, state in phase.run.queue],
             color=colour,
-            label=by_name[name].title,
+            label=phase.title,
             linewidth=1.2,
         )
     axes.axhline(options.queue.limit / 1000, color="0.3", linewidth=0.8, linestyle="--")
@@ -140,10 +114,10 @@ def draw(phases: Sequence[Phase], options: Options, path: Path) -> None:
     if compared:
         axes.legend(fontsize=8, loc="center right")
 
-    axes = grid[1][1]
-    axes.set_title("Round-trip time of a TCP ping-pong under load")
-    for name, colour in compared:
-        _cdf(axes, by_name[name], colour)
+
+def _rtt(axes: Any, compared: Sequence[tuple[Phase, str]]) -> None:  # noqa: ANN401
+    for phase, colour in compared:
+        _cdf(axes, phase, colour)
     axes.set_xscale("log")
     axes.set_xlabel("RTT (ms)")
     axes.set_ylabel("share of messages")
@@ -151,25 +125,56 @@ def draw(phases: Sequence[Phase], options: Options, path: Path) -> None:
     if compared:
         axes.legend(fontsize=8, loc="upper left")
 
-    axes = grid[1][2]
-    axes.set_title("Window in the vSwitch" + (" while beta changes" if "beta2" in by_name else ""))
-    last = by_name.get("beta2") or by_name.get("acdc")
-    if last:
-        for i, result in enumerate(last.run.flows):
-            points = [
-                (when, flows[i]["wnd"] / 1000) for when, flows in last.run.samples if i in flows
-            ]
-            colour = TENANT.get(result.flow.tenant, FLOWS[i % len(FLOWS)])
-            style = STYLES[i // 2 % len(STYLES)]
-            axes.plot(*zip(*points, strict=True), color=colour, linestyle=style, linewidth=1.2)
-        if last.name == "beta2":
-            axes.axvline(options.seconds, color="0.3", linewidth=1)
+
+def _windows(axes: Any, phase: Phase | None, options: Options) -> None:  # noqa: ANN401
+    for i, result in enumerate(phase.run.flows) if phase else ():
+        assert phase
+        points = [(when, flows[i]["wnd"] / 1000) for when, flows in phase.run.samples if i in flows]
+        colour = TENANT.get(result.flow.tenant, FLOWS[i % len(FLOWS)])
+        style = STYLES[i // 2 % len(STYLES)]
+        axes.plot(*zip(*points, strict=True), color=colour, linestyle=style, linewidth=1.2)
+    if phase and phase.name == "beta2":
+        axes.axvline(options.seconds, color="0.3", linewidth=1)
     axes.set_xlabel("time (s)")
     axes.set_ylabel("window (KB)")
     axes.set_ylim(bottom=0)
 
-    for axes in grid.flat:
+
+def draw(phases: Sequence[Phase], options: Options, path: Path) -> None:
+    by_name = {phase.name: phase for phase in phases}
+    figure, grid = plt.subplots(2, 3, figsize=(15, 8), constrained_layout=True)
+    rate = options.queue.rate / 1e6
+    figure.suptitle(
+        f"{len(options.stacks)} flows of different stacks over a marking bottleneck of "
+        f"{rate:g} Mbit/s, Open vSwitch on both sides",
+        fontsize=13,
+    )
+    colours = {"plain": PLAIN, "acdc": ACDC}
+    compared = [(by_name[name], colour) for name, colour in colours.items() if name in by_name]
+    changes = "beta2" in by_name
+    titles = (
+        "Goodput, plain OVS",
+        "Goodput, AC/DC, beta 1",
+        f"Goodput, green's beta from 1 to {options.beta:g} while running",
+        "Queue of the bottleneck",
+        "Round-trip time of a TCP ping-pong under load",
+        "Window in the vSwitch" + (" while beta changes" if changes else ""),
+    )
+    for axes, title in zip(grid.flat, titles, strict=True):
+        axes.set_title(title)
         axes.grid(alpha=0.25, linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
+
+    for axes, name in zip(grid[0][:2], colours, strict=True):
+        if name in by_name:
+            _goodput(axes, by_name[name], options)
+    top = max(axes.get_ylim()[1] for axes in grid[0][:2])
+    for axes in grid[0][:2]:
+        axes.set_ylim(0, top)
+    if changes:
+        _tenants(grid[0][2], by_name["beta1"], by_name["beta2"], options)
+    _queue(grid[1][0], compared, options)
+    _rtt(grid[1][1], compared)
+    _windows(grid[1][2], by_name.get("beta2") or by_name.get("acdc"), options)
     figure.savefig(path, dpi=120)
     plt.close(figure)
