@@ -25,15 +25,14 @@ from typing import Any
 from mininet.link import Intf, Link
 from mininet.node import Node
 
-from .isolation import CLONE_NEWNET
+from acdc_ovs import namespaces
+
 from .link import Queue, batch_in, queue_lines
 from .nodes import AcdcHost, AcdcNet, AcdcSwitch
 
 SIOCETHTOOL = 0x8946
 ETHTOOL_STXCSUM = 0x17
 ETHTOOL_SEGMENTATION = (0x1F, 0x24, 0x2C)  # TSO, GSO, GRO
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def set_offload(device: str, commands: Sequence[int], state: bool) -> None:
@@ -43,16 +42,6 @@ def set_offload(device: str, commands: Sequence[int], state: bool) -> None:
             value = ctypes.create_string_buffer(struct.pack("II", command, state))
             request = struct.pack("16sP16x", device.encode(), ctypes.addressof(value))
             fcntl.ioctl(sock, SIOCETHTOOL, request)
-
-
-@contextlib.contextmanager
-def _back_to_own_namespace() -> Iterator[None]:
-    with open("/proc/thread-self/ns/net") as own:
-        try:
-            yield
-        finally:
-            if _libc.setns(own.fileno(), CLONE_NEWNET):
-                raise OSError(ctypes.get_errno(), "setns to the own namespace")
 
 
 class BatchNode(Node):
@@ -65,9 +54,8 @@ class BatchNode(Node):
         if not self.inNamespace:
             self.pid = os.getpid()
             return
-        with _back_to_own_namespace():
-            if _libc.unshare(CLONE_NEWNET):
-                raise OSError(ctypes.get_errno(), f"no namespace for {self.name}")
+        with namespaces.back_again():
+            namespaces.unshare()
             self.shell = subprocess.Popen(["sleep", "infinity"], start_new_session=True)
         self.pid = self.shell.pid
 
@@ -83,9 +71,7 @@ class BatchNode(Node):
         if not self.inNamespace:
             yield
             return
-        with _back_to_own_namespace(), open(f"/proc/{self.pid}/ns/net") as namespace:
-            if _libc.setns(namespace.fileno(), CLONE_NEWNET):
-                raise OSError(ctypes.get_errno(), f"setns to {self.name}")
+        with namespaces.entered(self.pid):
             yield
 
     def popen(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401

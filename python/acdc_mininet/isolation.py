@@ -20,9 +20,10 @@ import sys
 from pathlib import Path
 from types import FrameType
 
+from acdc_ovs.namespaces import CLONE_NEWNET, unshare
+
 CLONE_NEWNS = 0x00020000
 CLONE_NEWPID = 0x20000000
-CLONE_NEWNET = 0x40000000
 MS_NOSUID, MS_NODEV, MS_NOEXEC = 2, 4, 8
 MS_REC, MS_PRIVATE = 0x4000, 0x40000
 PR_SET_PDEATHSIG = 1
@@ -98,7 +99,7 @@ def enter() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED | {signal.SIGCHLD})
-    _check("unshare", _libc.unshare(CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWPID))
+    unshare(CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWPID)
     alive, guard = os.pipe()
     child = os.fork()
     if child != 0:

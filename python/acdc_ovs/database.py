@@ -76,6 +76,14 @@ def call(path: Path, method: str, *params: Any, timeout: float = TIMEOUT) -> Any
     return reply.result
 
 
+def listening(path: Path) -> bool:
+    """Whether a daemon takes connections there: its socket has a name before it does."""
+    error, stream = Stream.open_block(Stream.open(f"unix:{path}"), 1000)
+    if not error:
+        stream.close()
+    return not error
+
+
 def unixctl(path: Path, command: str, *args: str, timeout: float = TIMEOUT) -> str:
     """What `ovs-appctl -t PATH COMMAND ARGS` prints."""
     return str(call(path, command, *args, timeout=timeout))

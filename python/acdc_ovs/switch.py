@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from .database import Change, Database, OvsError, unixctl
+from .database import Change, Database, OvsError, listening, unixctl
 from .programs import Programs
 
 
@@ -174,10 +174,10 @@ class Ovs:
 
     def _await_socket(self, path: Path, timeout: float = 20.0) -> None:
         deadline = time.monotonic() + timeout
-        while not path.exists():
+        while not listening(path):
             self.check()
             if time.monotonic() > deadline:
-                raise OvsError(f"{path}: not there after {timeout:.0f} s")
+                raise OvsError(f"{path}: nobody listens after {timeout:.0f} s")
             time.sleep(0.02)
 
     def check(self) -> None:

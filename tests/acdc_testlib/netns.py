@@ -9,7 +9,6 @@ behind whatever ends the test.  Nothing outside these namespaces is touched."""
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import select
@@ -20,10 +19,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-T = TypeVar("T")
+from acdc_ovs.namespaces import back_again, setns
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_CLONE_NEWNET = 0x40000000
+T = TypeVar("T")
 
 _TUNSETIFF = 0x400454CA
 _TUNSETOFFLOAD = 0x400454D0
@@ -34,12 +32,6 @@ _TUN_F_CSUM, _TUN_F_TSO4, _TUN_F_TSO6 = 1, 2, 4
 VNET_HDR_LEN = 10
 
 DIE_WITH_PARENT = ["setpriv", "--pdeathsig", "KILL", "--"]
-
-
-def _setns(fd: int) -> None:
-    if _libc.setns(fd, _CLONE_NEWNET) != 0:
-        err = ctypes.get_errno()
-        raise OSError(err, os.strerror(err), "setns")
 
 
 class Netns:
@@ -102,15 +94,9 @@ class Netns:
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
         """The calling thread is in the namespace meanwhile."""
-        own = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-        try:
-            _setns(self.fd)
-            try:
-                yield
-            finally:
-                _setns(own)
-        finally:
-            os.close(own)
+        with back_again():
+            setns(self.fd)
+            yield
 
     def veth_to(self, name: str, other: Netns, other_name: str, mtu: int = 1500) -> None:
         """A veth pair between here and 'other', both ends up and without offloads."""
@@ -188,6 +174,16 @@ class Tap:
 
     def close(self) -> None:
         os.close(self.fd)
+
+
+def marked(mark: str) -> list[str]:
+    """Number and name of the processes that inherited 'mark' in their environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in (path / "environ").read_bytes():
+                found.append(f"{path.name} {(path / 'comm').read_text().strip()}")
+    return found
 
 
 def threads(pid: int) -> dict[int, str]:

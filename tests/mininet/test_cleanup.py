@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -14,6 +13,8 @@ import uuid
 from pathlib import Path
 
 import pytest
+
+from acdc_testlib.netns import marked
 
 SCRIPT = """
 import sys
@@ -27,16 +28,6 @@ with am.AcdcNet(am.Dumbbell(n=2)) as net:
     am.run_bulk(net, [am.Flow("h1", "r1")], 60, bottleneck=net.queue("s1", "s2"),
                 probe=("h2", "r2"), progress=lambda now: print("running", flush=True))
 """
-
-
-def marked(mark: str) -> list[str]:
-    """Processes that inherited 'mark' in their environment."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if mark.encode() in (path / "environ").read_bytes():
-                found.append(f"{path.name} {(path / 'comm').read_text().strip()}")
-    return found
 
 
 def outer_pid(mark: str, name: str) -> int:

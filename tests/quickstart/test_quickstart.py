@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from acdc_testlib.netns import marked
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "utilities" / "acdc-quickstart"
@@ -155,24 +156,14 @@ def test_interrupt(tmp_path: Path) -> None:
     assert process.stderr is not None
     while "plain OVS" not in (line := process.stderr.readline()):
         assert line, "it ended"
-    assert "ovs-vswitchd" in _marked(mark)
+    assert any(process.endswith(" ovs-vswitchd") for process in marked(mark))
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "interrupted" in error
     assert "Traceback" not in error
     deadline = time.monotonic() + 5
-    while _marked(mark) and time.monotonic() < deadline:
+    while marked(mark) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert _marked(mark) == []
+    assert marked(mark) == []
     assert links() == before
-
-
-def _marked(mark: str) -> list[str]:
-    """Processes that inherited 'mark' in their environment."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if mark.encode() in (path / "environ").read_bytes():
-                found.append((path / "comm").read_text().strip())
-    return found

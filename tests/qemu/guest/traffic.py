@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from acdc_ovs import call, unixctl
+from acdc_ovs.namespaces import setns
 from acdc_testlib.netns import Netns
 
 RUN_DIR = Path("/usr/local/var/run/openvswitch")
@@ -50,7 +51,7 @@ class Worker:
             _libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
             os.sched_setaffinity(0, {cpu % (os.cpu_count() or 1)})
             if ns:
-                assert _libc.setns(ns.fd, 0x40000000) == 0
+                setns(ns.fd)
             os.write(write, json.dumps(task(*args)).encode())
             status = 0
         except BaseException:  # noqa: BLE001
