@@ -17,11 +17,25 @@ enum {
                                  * any window. */
 };
 
+struct cubic {
+    uint64_t w_max : 27;        /* Units of W_MAX_UNIT, rounded up. */
+    uint64_t k_ms : 17;         /* From the epoch to w_max. */
+    uint64_t epoch_ms : 20;     /* Start of the growth since the last cut; 0:
+                                 * none yet. */
+} ACDC_CC_STATE;
+
+static struct cubic *
+state(const struct acdc_law *l)
+{
+    ACDC_BUILD_ASSERT(sizeof(struct cubic) == sizeof l->own);
+    return (struct cubic *) &l->own;
+}
+
 /* Bytes. */
 static uint32_t
 w_max(const struct acdc_law *l)
 {
-    return (uint32_t) l->cubic.w_max * W_MAX_UNIT;
+    return (uint32_t) state(l)->w_max * W_MAX_UNIT;
 }
 
 static void
@@ -29,13 +43,7 @@ set_w_max(struct acdc_law *l, uint32_t bytes)
 {
     uint32_t units = (bytes + W_MAX_UNIT - 1) / W_MAX_UNIT;
 
-    l->cubic.w_max = units < W_MAX_MOST ? units : W_MAX_MOST;
-}
-
-static void
-cubic_init(struct acdc_law *l)
-{
-    memset(&l->cubic, 0, sizeof l->cubic);
+    state(l)->w_max = units < W_MAX_MOST ? units : W_MAX_MOST;
 }
 
 /* The largest x with x^3 <= a, a < 2^60. */
@@ -56,7 +64,7 @@ cube_root(uint64_t a)
 }
 
 static uint32_t
-cubic_cut(struct acdc_law *l, const struct acdc_law_env *e,
+cubic_cut(struct acdc_law *l, const struct acdc_facts *e,
           enum acdc_cause cause)
 {
     (void) e;
@@ -66,7 +74,7 @@ cubic_cut(struct acdc_law *l, const struct acdc_law_env *e,
                  ? (uint32_t) ((uint64_t) l->wnd * (BETA_DEN + BETA_NUM)
                                / (2 * BETA_DEN))
                  : l->wnd);
-    l->cubic.epoch_ms = 0;
+    state(l)->epoch_ms = 0;
     return (uint32_t) ((uint64_t) l->wnd * BETA_NUM / BETA_DEN);
 }
 
@@ -75,7 +83,7 @@ cubic_cut(struct acdc_law *l, const struct acdc_law_env *e,
 static void
 cubic_pause(struct acdc_law *l)
 {
-    l->cubic.epoch_ms = 0;
+    state(l)->epoch_ms = 0;
 }
 
 /* W_cubic(t) = C * (t - K)^3 + W_max, section 4.2, with t in ms: C * t^3 in
@@ -83,7 +91,7 @@ cubic_pause(struct acdc_law *l)
 static uint64_t
 w_cubic(const struct acdc_law *l, uint32_t mss, uint64_t t_ms)
 {
-    int64_t d = (int64_t) t_ms - (int64_t) l->cubic.k_ms;
+    int64_t d = (int64_t) t_ms - (int64_t) state(l)->k_ms;
     uint64_t abs = (uint64_t) (d < 0 ? -d : d);
     /* Millionths of a segment keep the product below 2^64. */
     uint64_t cube = acdc_div64(abs * abs * abs, 2500);
@@ -98,12 +106,12 @@ w_cubic(const struct acdc_law *l, uint32_t mss, uint64_t t_ms)
 static void
 set_epoch(struct acdc_law *l, uint32_t ms)
 {
-    l->cubic.epoch_ms = ms & EPOCH_MASK ? ms & EPOCH_MASK : 1;
+    state(l)->epoch_ms = ms & EPOCH_MASK ? ms & EPOCH_MASK : 1;
 }
 
 /* Growth begins anew. */
 static void
-start_epoch(struct acdc_law *l, const struct acdc_law_env *e)
+start_epoch(struct acdc_law *l, const struct acdc_facts *e)
 {
     uint32_t k_ms;
 
@@ -115,19 +123,19 @@ start_epoch(struct acdc_law *l, const struct acdc_law_env *e)
     k_ms = w_max(l) <= l->wnd ? 0
            : cube_root(acdc_div64((uint64_t) (w_max(l) - l->wnd) * 2500000,
                                   e->mss) * 1000);
-    l->cubic.k_ms = k_ms < K_MOST ? k_ms : K_MOST;
+    state(l)->k_ms = k_ms < K_MOST ? k_ms : K_MOST;
 }
 
 /* Since the growth began, which it does when there is none. */
 static uint32_t
-time_in_epoch(struct acdc_law *l, const struct acdc_law_env *e)
+time_in_epoch(struct acdc_law *l, const struct acdc_facts *e)
 {
     uint32_t t_ms;
 
-    if (!l->cubic.epoch_ms) {
+    if (!state(l)->epoch_ms) {
         start_epoch(l, e);
     }
-    t_ms = (e->now_ms - (uint32_t) l->cubic.epoch_ms) & EPOCH_MASK;
+    t_ms = (e->now_ms - (uint32_t) state(l)->epoch_ms) & EPOCH_MASK;
     if (t_ms > T_MAX) {
         /* Not to come round to zero. */
         set_epoch(l, e->now_ms - T_MAX);
@@ -137,7 +145,7 @@ time_in_epoch(struct acdc_law *l, const struct acdc_law_env *e)
 }
 
 static void
-cubic_grow(struct acdc_law *l, const struct acdc_law_env *e, uint32_t acked)
+cubic_grow(struct acdc_law *l, const struct acdc_facts *e, uint32_t acked)
 {
     uint32_t rtt_us = e->srtt_us ? e->srtt_us : 1000;
     uint64_t t_ms = time_in_epoch(l, e);
@@ -169,8 +177,6 @@ cubic_grow(struct acdc_law *l, const struct acdc_law_env *e, uint32_t acked)
 }
 
 const struct acdc_cc acdc_cc_cubic = {
-    .name = "cubic",
-    .init = cubic_init,
     .cut = cubic_cut,
     .pause = cubic_pause,
     .grow = cubic_grow,

@@ -7,14 +7,14 @@
 static void
 dctcp_init(struct acdc_law *l)
 {
-    acdc_dctcp_set(l, ACDC_FIX_ONE, 0, 0);
+    acdc_marks_set(l, ACDC_FIX_ONE, 0, 0);
 }
 
 /* alpha = (1 - g) * alpha + g * F, F = ce / total (RFC 8257 section 3.3). */
 static void
 dctcp_round(struct acdc_law *l, const struct acdc_params *params)
 {
-    uint64_t ce = acdc_dctcp_ce(l), total = acdc_dctcp_total(l);
+    uint64_t ce = acdc_marks_ce(l), total = acdc_marks_total(l);
     uint64_t g = params->gain;
     uint64_t f = 0, alpha;
 
@@ -25,15 +25,15 @@ dctcp_round(struct acdc_law *l, const struct acdc_params *params)
         /* Most rounds have no marks, and a division takes long. */
         f = acdc_div64(ce << ACDC_FIX_SHIFT, total);
     }
-    alpha = ((ACDC_FIX_ONE - g) * acdc_dctcp_alpha(l) + g * f)
+    alpha = ((ACDC_FIX_ONE - g) * acdc_marks_alpha(l) + g * f)
             >> ACDC_FIX_SHIFT;
-    acdc_dctcp_set(l, (uint32_t) alpha, 0, 0);
+    acdc_marks_set(l, (uint32_t) alpha, 0, 0);
 }
 
 /* Random bits for one cut: a guest that does not know 'salt' cannot choose
  * segment sizes that avoid it.  The finalizer of MurmurHash3. */
 static uint32_t
-random_bits(const struct acdc_law_env *e)
+random_bits(const struct acdc_facts *e)
 {
     uint32_t x = e->snd_nxt ^ e->salt;
 
@@ -48,7 +48,7 @@ random_bits(const struct acdc_law_env *e)
  * deeper cut, by up to 4 times 'reduction' and half the window, with the
  * probability that makes the mean the same. */
 static uint64_t
-spread(const struct acdc_law_env *e, uint64_t reduction)
+spread(const struct acdc_facts *e, uint64_t reduction)
 {
     uint64_t half = ACDC_FIX_ONE / 2;
     uint64_t most = reduction > half ? reduction : half;
@@ -60,10 +60,10 @@ spread(const struct acdc_law_env *e, uint64_t reduction)
 /* wnd * (1 - (alpha - alpha * beta / 2)) (AC/DC section 3.4, equation 1).
  * With beta 1 that is DCTCP's wnd * (1 - alpha / 2). */
 static uint32_t
-dctcp_cut(struct acdc_law *l, const struct acdc_law_env *e,
+dctcp_cut(struct acdc_law *l, const struct acdc_facts *e,
           enum acdc_cause cause)
 {
-    uint64_t alpha = acdc_dctcp_alpha(l);
+    uint64_t alpha = acdc_marks_alpha(l);
     uint64_t reduction = alpha - (alpha * e->params->beta
                                   >> (ACDC_FIX_SHIFT + 1));
 
@@ -79,9 +79,7 @@ dctcp_cut(struct acdc_law *l, const struct acdc_law_env *e,
 }
 
 const struct acdc_cc acdc_cc_dctcp = {
-    .name = "dctcp",
     .init = dctcp_init,
     .round = dctcp_round,
     .cut = dctcp_cut,
-    .grow = acdc_cc_reno_grow,
 };

@@ -5,7 +5,7 @@
 #include "acdc-law.h"
 
 static uint32_t
-reno_cut(struct acdc_law *l, const struct acdc_law_env *e,
+reno_cut(struct acdc_law *l, const struct acdc_facts *e,
          enum acdc_cause cause)
 {
     (void) e;
@@ -13,15 +13,6 @@ reno_cut(struct acdc_law *l, const struct acdc_law_env *e,
     return l->wnd / 2;
 }
 
-void
-acdc_cc_reno_grow(struct acdc_law *l, const struct acdc_law_env *e,
-                  uint32_t acked)
-{
-    acdc_law_avoid_congestion(l, e->mss, acked);
-}
-
 const struct acdc_cc acdc_cc_reno = {
-    .name = "reno",
     .cut = reno_cut,
-    .grow = acdc_cc_reno_grow,
 };

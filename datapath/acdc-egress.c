@@ -37,7 +37,7 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
                     const struct acdc_params *params,
                     const struct acdc_pkt *p, uint32_t end)
 {
-    struct acdc_law_env env;
+    struct acdc_facts facts;
 
     ACDC_COUNT(ctx, RETRANSMITS, 1);
     if (acdc_flow_is_small(f)) {
@@ -48,21 +48,21 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
         return;
     }
     f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;     /* Karn's rule. */
-    acdc_flow_env(ctx, f, params, &env);
+    acdc_flow_facts(ctx, f, params, &facts);
     if (!seq_after(p->seq, f->snd_una)
         && acdc_flow_is_overdue(ctx, f)) {
         if ((f->flags & (ACDC_F_CAPABLE | ACDC_F_FIN_GUEST))
             == ACDC_F_CAPABLE) {
             f->flags |= ACDC_F_DOUBT;
         } else {
-            acdc_flow_timeout(ctx, f, &env);
+            acdc_flow_timeout(ctx, f, &facts);
         }
     } else if (end == f->snd_nxt && !f->dupacks
                && !(f->flags & ACDC_F_SACK_LOSS)) {
         /* The tail, and no sign of loss: a tail loss probe (RFC 8985).  Its
          * answer will tell. */
     } else {
-        acdc_flow_loss(ctx, f, &env);
+        acdc_flow_loss(ctx, f, &facts);
     }
 }
 
@@ -82,7 +82,7 @@ follow_data(struct acdc_ctx *ctx, struct acdc_flow *f,
             const struct acdc_params *params, const struct acdc_pkt *p,
             uint32_t end)
 {
-    struct acdc_law_env env;
+    struct acdc_facts facts;
 
     if (seq_before(p->seq, f->snd_una) && !seq_after(end, f->snd_una)) {
         /* A keep-alive or a very late copy. */
@@ -102,8 +102,8 @@ follow_data(struct acdc_ctx *ctx, struct acdc_flow *f,
     } else {
         if (f->snd_nxt == f->snd_una
             && acdc_flow_is_overdue(ctx, f)) {
-            acdc_flow_env(ctx, f, params, &env);
-            if (acdc_law_idle(&acdc_flow_in(f)->law, &env)) {
+            acdc_flow_facts(ctx, f, params, &facts);
+            if (acdc_law_idle(&acdc_flow_in(f)->law, &facts)) {
                 ACDC_COUNT(ctx, IDLE_RESTARTS, 1);
             }
         }

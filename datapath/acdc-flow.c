@@ -37,13 +37,13 @@ acdc_flow_new_params(const struct acdc_ctx *ctx, struct acdc_flow *f)
     }
     if (f->flags & ACDC_F_LAW) {
         enum acdc_algorithm alg = acdc_flow_algorithm(f, params);
-        struct acdc_law_env env;
+        struct acdc_facts facts;
 
-        acdc_flow_env(ctx, f, params, &env);
+        acdc_flow_facts(ctx, f, params, &facts);
         if (alg != in->law.alg) {
             acdc_law_switch(&in->law, alg);
         }
-        acdc_law_clamp(&in->law, &env);
+        acdc_law_clamp(&in->law, &facts);
     }
     return params;
 }
@@ -55,10 +55,10 @@ acdc_flow_start_law(const struct acdc_ctx *ctx, struct acdc_flow *f,
                     const struct acdc_params *params)
 {
     struct acdc_flow_in *in = acdc_flow_in(f);
-    struct acdc_law_env env;
+    struct acdc_facts facts;
 
-    acdc_flow_env(ctx, f, params, &env);
-    acdc_law_init(&in->law, &env, acdc_flow_algorithm(f, params));
+    acdc_flow_facts(ctx, f, params, &facts);
+    acdc_law_init(&in->law, &facts, acdc_flow_algorithm(f, params));
     acdc_flow_time_next(f);
     f->flags |= ACDC_F_LAW;
 }
@@ -80,21 +80,21 @@ acdc_flow_note_delay(struct acdc_ctx *ctx, struct acdc_flow *f,
                      const struct acdc_params *params)
 {
     struct acdc_flow_in *in = acdc_flow_in(f);
-    struct acdc_law_env env;
+    struct acdc_facts facts;
 
     in->prompt_acks = 0;
     f->flags &= ~(uint32_t) ACDC_F_SOLICITED;
     in->delays = 1;
     ACDC_COUNT(ctx, FLOWS_DELAYED, 1);
-    acdc_flow_env(ctx, f, params, &env);
-    acdc_law_clamp(&in->law, &env);
+    acdc_flow_facts(ctx, f, params, &facts);
+    acdc_law_clamp(&in->law, &facts);
 }
 
 void
 acdc_flow_loss(struct acdc_ctx *ctx, struct acdc_flow *f,
-               const struct acdc_law_env *env)
+               const struct acdc_facts *facts)
 {
-    if (acdc_law_loss(&acdc_flow_in(f)->law, env)) {
+    if (acdc_law_loss(&acdc_flow_in(f)->law, facts)) {
         acdc_flow_time_next(f);
         ACDC_COUNT(ctx, CUTS_LOSS, 1);
     }
@@ -102,12 +102,12 @@ acdc_flow_loss(struct acdc_ctx *ctx, struct acdc_flow *f,
 
 void
 acdc_flow_timeout(struct acdc_ctx *ctx, struct acdc_flow *f,
-                  const struct acdc_law_env *env)
+                  const struct acdc_facts *facts)
 {
     struct acdc_flow_in *in = acdc_flow_in(f);
 
     ACDC_COUNT(ctx, TIMEOUTS, 1);
-    acdc_law_timeout(&in->law, env);
+    acdc_law_timeout(&in->law, facts);
     acdc_flow_time_next(f);
     f->dupacks = 0;
 }

@@ -174,8 +174,8 @@ note_silence(struct acdc_ctx *ctx, struct acdc_flow *f,
 }
 
 /* Takes the round-trip time if 'ack' ends what is being timed, and has the next
- * timed. */
-static ACDC_NOINLINE void
+ * timed.  Returns it, us, or 0. */
+static ACDC_NOINLINE uint32_t
 sample_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
            const struct acdc_params *params, uint32_t ack)
 {
@@ -184,14 +184,14 @@ sample_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
     bool pending = f->flags & ACDC_F_RTT_PENDING;
 
     if ((pending || acdc_law_is_held(&in->law))
-        && !seq_after(ack, in->law.cut_end)) {
-        return;
+        && !seq_after(ack, in->law.timed_end)) {
+        return 0;
     }
     /* The law would do so with this ACK anyway. */
     acdc_law_leave_cut(&in->law, ack);
     acdc_flow_time_next(f);
     if (!pending) {
-        return;
+        return 0;
     }
     rtt = (ctx->now_us - f->rtt_us) & 0xffffff;
     /* Another thread's clock may be a little behind. */
@@ -199,7 +199,7 @@ sample_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
         rtt = 1;
     }
     if (rtt > ACDC_RTT_MOST_US) {
-        return;
+        return 0;
     }
     if (acdc_unlikely(acdc_flow_is_small(f))
         && rtt > srtt_us8 / 8 + ACDC_DELAYED_ACK_US) {
@@ -207,8 +207,10 @@ sample_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
     srtt_us8 = srtt_us8 ? srtt_us8 + rtt - srtt_us8 / 8 : rtt * 8;
     in->srtt_us8 = srtt_us8 < 0xffffff ? srtt_us8 : 0xffffff;
+    acdc_law_note_rtt(&in->law, rtt);
     ACDC_COUNT(ctx, RTT_SAMPLES, 1);
     acdc_rtt_record(ctx, rtt);
+    return rtt;
 }
 
 /* Whether the far guest acknowledges at once what solicit_ack() sends.  One that
@@ -280,10 +282,9 @@ note_lost(struct acdc_flow *f, const struct acdc_pkt *p, enum report report)
 /* acdc_law_ack(), and what a cut entails. */
 static inline void
 law_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
-        const struct acdc_law_env *env, uint32_t acked, uint32_t ce,
-        uint32_t total)
+        const struct acdc_facts *facts)
 {
-    if (acdc_law_ack(&acdc_flow_in(f)->law, env, acked, ce, total)) {
+    if (acdc_law_ack(&acdc_flow_in(f)->law, facts)) {
         acdc_flow_time_next(f);
         ACDC_COUNT(ctx, CUTS_ECN, 1);
     }
@@ -301,8 +302,8 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
     /* A FACK is not the guest's word. */
     bool pure = !p->payload && !(p->tcp_flags & ACDC_TCP_FIN) && !fack;
     uint16_t window = acdc_pkt_window(p);
-    uint32_t acked = p->ack - f->snd_una;
-    struct acdc_law_env env;
+    uint32_t acked = p->ack - f->snd_una, rtt_us = 0;
+    struct acdc_facts facts;
     bool loss, more_lost;
 
     *duplicate = *update = false;
@@ -327,7 +328,7 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
         }
         f->active = (uint16_t) ctx->now_ms;
         if (!(f->flags & ACDC_F_RTT_NEXT)) {
-            sample_rtt(ctx, f, params, p->ack);
+            rtt_us = sample_rtt(ctx, f, params, p->ack);
         }
         if (acdc_unlikely(params->small_windows)) {
             note_prompt_ack(ctx, f, acked);
@@ -350,18 +351,22 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (!acked && !d_total && !loss) {
         return;
     }
-    acdc_flow_env(ctx, f, params, &env);
+    acdc_flow_facts(ctx, f, params, &facts);
     if ((f->flags & ACDC_F_DOUBT) && (acked || loss)) {
         f->flags &= ~(uint32_t) ACDC_F_DOUBT;
         if (more_lost) {
-            acdc_flow_timeout(ctx, f, &env);
+            acdc_flow_timeout(ctx, f, &facts);
         }
     }
     if (acked || d_total) {
-        law_ack(ctx, f, &env, acked, d_ce, d_total);
+        facts.acked = acked;
+        facts.ce = d_ce;
+        facts.total = d_total;
+        facts.rtt_us = rtt_us;
+        law_ack(ctx, f, &facts);
     }
     if (loss) {
-        acdc_flow_loss(ctx, f, &env);
+        acdc_flow_loss(ctx, f, &facts);
     }
 }
 
@@ -369,12 +374,16 @@ process_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
 static ACDC_NOINLINE void
 give_to_law(struct acdc_ctx *ctx, struct acdc_flow *f,
             const struct acdc_params *params, uint32_t acked, uint32_t ce,
-            uint32_t total)
+            uint32_t total, uint32_t rtt_us)
 {
-    struct acdc_law_env env;
+    struct acdc_facts facts;
 
-    acdc_flow_env(ctx, f, params, &env);
-    law_ack(ctx, f, &env, acked, ce, total);
+    acdc_flow_facts(ctx, f, params, &facts);
+    facts.acked = acked;
+    facts.ce = ce;
+    facts.total = total;
+    facts.rtt_us = rtt_us;
+    law_ack(ctx, f, &facts);
 }
 
 /* Raises '*edge' to 'to'.  'known': it has a value. */
@@ -637,7 +646,7 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
     uint32_t ack = p->ack;
     uint32_t acked = ack - f->snd_una;
     uint32_t flight = f->snd_nxt - f->snd_una;
-    uint32_t ce, total, new_ce, new_total;
+    uint32_t ce, total, new_ce, new_total, rtt_us = 0;
     uint16_t window;
     uint8_t ecn;
     bool marked;
@@ -664,14 +673,14 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
     f->snd_una = ack;
     f->active = (uint16_t) ctx->now_ms;
     if (!(f->flags & ACDC_F_RTT_NEXT)) {
-        sample_rtt(ctx, f, params, ack);
+        rtt_us = sample_rtt(ctx, f, params, ack);
     }
     if (ack == f->snd_nxt) {
         in->lost = lost_units(acdc_flow_tx_total(f) - total);
     }
     if (!acdc_law_usual_ack(&in->law, params, f->mss, ack, f->snd_nxt, acked,
                             flight, new_ce, new_total)) {
-        give_to_law(ctx, f, params, acked, new_ce, new_total);
+        give_to_law(ctx, f, params, acked, new_ce, new_total, rtt_us);
     }
     window = usual_window(ctx, f, in, p);
     ecn = ecn_for_guest(p, &marked);

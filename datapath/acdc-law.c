@@ -6,16 +6,25 @@ static inline const struct acdc_cc *
 acdc_cc(const struct acdc_law *l)
 {
     static const struct acdc_cc *const algorithms[ACDC_N_ALGS] = {
-        [ACDC_ALG_RENO] = &acdc_cc_reno,
-        [ACDC_ALG_CUBIC] = &acdc_cc_cubic,
-        [ACDC_ALG_DCTCP] = &acdc_cc_dctcp,
+#define ACDC_ALGORITHM(SYMBOL, NAME, PROPERTIES) \
+        [ACDC_ALG_##SYMBOL] = &acdc_cc_##NAME,
+#include "acdc-algorithms.h"
+#undef ACDC_ALGORITHM
     };
 
     return algorithms[l->alg];
 }
 
+bool
+acdc_is_fallback(unsigned int algorithm)
+{
+    return algorithm == ACDC_ALG_NONE
+           || (algorithm < ACDC_N_ALGS
+               && acdc_algorithm_has(algorithm, ACDC_CC_FALLBACK));
+}
+
 uint32_t
-acdc_law_floor(const struct acdc_law_env *e)
+acdc_law_floor(const struct acdc_facts *e)
 {
     uint32_t floor = e->params->min_window ? e->params->min_window
                      : e->one_segment ? e->mss : 2 * e->mss;
@@ -24,7 +33,7 @@ acdc_law_floor(const struct acdc_law_env *e)
 }
 
 void
-acdc_law_clamp(struct acdc_law *l, const struct acdc_law_env *e)
+acdc_law_clamp(struct acdc_law *l, const struct acdc_facts *e)
 {
     uint32_t floor = l->timed_out ? e->mss : acdc_law_floor(e);
     uint32_t cap = acdc_law_cap(e->params, e->mss);
@@ -38,7 +47,7 @@ acdc_law_clamp(struct acdc_law *l, const struct acdc_law_env *e)
 }
 
 void
-acdc_law_init(struct acdc_law *l, const struct acdc_law_env *e,
+acdc_law_init(struct acdc_law *l, const struct acdc_facts *e,
               enum acdc_algorithm alg)
 {
     uint64_t initial = (uint64_t) e->params->initial_window * e->mss;
@@ -56,6 +65,7 @@ void
 acdc_law_switch(struct acdc_law *l, enum acdc_algorithm alg)
 {
     l->alg = (unsigned int) alg & 7;
+    memset(l->own, 0, sizeof l->own);
     if (acdc_cc(l) && acdc_cc(l)->init) {
         acdc_cc(l)->init(l);
     }
@@ -78,16 +88,33 @@ acdc_law_end_round(struct acdc_law *l, const struct acdc_params *params,
 }
 
 static void
-grow(struct acdc_law *l, const struct acdc_law_env *e, uint32_t acked)
+grow(struct acdc_law *l, const struct acdc_facts *e, uint32_t acked)
 {
     acked = acdc_law_slow_start(l, acked);
-    if (acked) {
+    if (acked && acdc_cc(l)->grow) {
         acdc_cc(l)->grow(l, e, acked);
+    } else if (acked) {
+        acdc_law_avoid_congestion(l, e->mss, acked);
+    }
+}
+
+static bool
+is_congested(struct acdc_law *l, const struct acdc_facts *e)
+{
+    return acdc_cc(l)->congested ? acdc_cc(l)->congested(l, e) : e->ce;
+}
+
+/* What was measured before is of another path, or of a queue that is gone. */
+static void
+forget_rtt(struct acdc_law *l)
+{
+    if (acdc_algorithm_has(l->alg, ACDC_CC_MIN_RTT)) {
+        l->min_rtt_us = 0;
     }
 }
 
 static ACDC_NOINLINE void
-cut(struct acdc_law *l, const struct acdc_law_env *e, enum acdc_cause cause)
+cut(struct acdc_law *l, const struct acdc_facts *e, enum acdc_cause cause)
 {
     l->wnd = acdc_cc(l)->cut(l, e, cause);
     l->timed_out = false;
@@ -98,10 +125,11 @@ cut(struct acdc_law *l, const struct acdc_law_env *e, enum acdc_cause cause)
 }
 
 bool
-acdc_law_ack(struct acdc_law *l, const struct acdc_law_env *e,
-             uint32_t acked, uint32_t ce, uint32_t total)
+acdc_law_ack(struct acdc_law *l, const struct acdc_facts *e)
 {
+    uint32_t acked = e->acked;
     uint32_t flight;
+    bool congested;
 
     if (!acdc_cc(l)) {
         /* Another algorithm may take over: its round must not be 2^31 bytes
@@ -116,14 +144,16 @@ acdc_law_ack(struct acdc_law *l, const struct acdc_law_env *e,
         l->timed_out = false;
         acdc_law_clamp(l, e);
     }
-    if (l->alg == ACDC_ALG_DCTCP) {
-        acdc_dctcp_note_report(l, ce, total);
+    if (acdc_algorithm_has(l->alg, ACDC_CC_MARKS)) {
+        acdc_marks_note(l, e->ce, e->total);
     }
     flight = acdc_law_note_ack(l, e->params, e->snd_una, e->snd_nxt, acked,
                                acdc_law_flight(e->snd_nxt - e->snd_una
                                                + acked));
 
-    if (ce && !l->in_cut) {
+    /* Asked of every ACK, as an algorithm may learn from it. */
+    congested = is_congested(l, e);
+    if (congested && !l->in_cut) {
         cut(l, e, ACDC_CAUSE_ECN);
         return true;
     }
@@ -135,14 +165,14 @@ acdc_law_ack(struct acdc_law *l, const struct acdc_law_env *e,
 }
 
 bool
-acdc_law_loss(struct acdc_law *l, const struct acdc_law_env *e)
+acdc_law_loss(struct acdc_law *l, const struct acdc_facts *e)
 {
     if (!acdc_cc(l) || l->in_loss) {
         return false;
     }
     l->in_loss = true;
-    if (l->alg == ACDC_ALG_DCTCP) {
-        acdc_dctcp_set(l, ACDC_FIX_ONE, acdc_dctcp_ce(l), acdc_dctcp_total(l));
+    if (acdc_algorithm_has(l->alg, ACDC_CC_MARKS)) {
+        acdc_marks_set(l, ACDC_FIX_ONE, acdc_marks_ce(l), acdc_marks_total(l));
     }
     if (l->in_cut) {
         /* Cut already in this window of data. */
@@ -153,7 +183,7 @@ acdc_law_loss(struct acdc_law *l, const struct acdc_law_env *e)
 }
 
 void
-acdc_law_timeout(struct acdc_law *l, const struct acdc_law_env *e)
+acdc_law_timeout(struct acdc_law *l, const struct acdc_facts *e)
 {
     uint32_t floor = 2 * e->mss;
 
@@ -174,11 +204,12 @@ acdc_law_timeout(struct acdc_law *l, const struct acdc_law_env *e)
     l->in_cut = false;
     l->cut_end = e->snd_nxt;
     l->flight_max = 0;
+    forget_rtt(l);
     acdc_law_clamp(l, e);
 }
 
 bool
-acdc_law_idle(struct acdc_law *l, const struct acdc_law_env *e)
+acdc_law_idle(struct acdc_law *l, const struct acdc_facts *e)
 {
     uint64_t restart = (uint64_t) e->params->initial_window * e->mss;
     uint32_t before = l->wnd;
@@ -190,6 +221,7 @@ acdc_law_idle(struct acdc_law *l, const struct acdc_law_env *e)
     if (acdc_cc(l)->pause) {
         acdc_cc(l)->pause(l);
     }
+    forget_rtt(l);
     if (l->wnd <= restart) {
         return false;
     }

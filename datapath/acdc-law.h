@@ -6,7 +6,7 @@
  *
  * What is common to all algorithms is here: rounds, slow start, one cut in a
  * window of data, floors and caps.  What makes an algorithm is behind struct
- * acdc_cc, one file each. */
+ * acdc_cc, one file each; acdc-algorithms.h lists them. */
 
 #ifndef ACDC_LAW_H
 #define ACDC_LAW_H 1
@@ -23,11 +23,41 @@ seq_after(uint32_t a, uint32_t b)
 }
 #define seq_before(A, B) seq_after(B, A)
 
+/* What an algorithm is, in acdc-algorithms.h. */
+enum {
+    ACDC_CC_FALLBACK = 1 << 0,  /* Does without the other vSwitch's feedback. */
+    ACDC_CC_MARKS = 1 << 1,     /* Has the law keep acdc_law.marks. */
+    ACDC_CC_MIN_RTT = 1 << 2,   /* Has it keep acdc_law.min_rtt_us. */
+    ACDC_CC_ABC = 1 << 3,       /* Congestion is marked bytes, growth is RFC
+                                 * 3465's: no 'congested' and no 'grow' in its
+                                 * struct acdc_cc. */
+};
+
+/* Whether 'alg', enum acdc_algorithm, has all of 'properties', a constant. */
+static ACDC_ALWAYS_INLINE bool
+acdc_algorithm_has(unsigned int alg, unsigned int properties)
+{
+    unsigned int having = 0;
+
+#define ACDC_ALGORITHM(SYMBOL, NAME, PROPERTIES) \
+    having |= (unsigned int) (((PROPERTIES) & properties) == properties) \
+              << ACDC_ALG_##SYMBOL;
+#include "acdc-algorithms.h"
+#undef ACDC_ALGORITHM
+    return having >> alg & 1;
+}
+
 /* 28 bytes, as each flow has one: what is not needed at the same time shares
  * memory, and numbers have as many bits as they need. */
 struct acdc_law {
-    uint32_t cut_end;           /* While in_cut or in_loss: these hold until
-                                 * snd_una passes it.  Else the caller's. */
+    union {
+        uint32_t cut_end;       /* While in_cut or in_loss: these hold until
+                                 * snd_una passes it. */
+        uint32_t timed_end;     /* Else the caller's.  Only then it has segments
+                                 * timed (acdc_flow_time_next()), so that it
+                                 * shares these 4 bytes: a field of its own would
+                                 * make a connection more than 128 bytes. */
+    };
     uint32_t flight_max : 24;   /* Most in flight in this round, see
                                  * acdc_law_flight(). */
     uint32_t alg : 3;           /* enum acdc_algorithm. */
@@ -37,22 +67,29 @@ struct acdc_law {
     uint32_t timed_out : 1;     /* And nothing heard since: wnd is below the
                                  * floor. */
     uint32_t wnd;               /* Bytes the flow may have in flight. */
-    uint32_t round_end;         /* snd_una at which alpha is updated. */
+    uint32_t round_end;         /* snd_una at which a round is over. */
     union {
         uint32_t ssthresh;      /* In slow start: bytes. */
         uint32_t ca_bytes;      /* In congestion avoidance: acknowledged
                                  * towards the next segment of growth. */
     };
-    union {                     /* The algorithm's own, 8 bytes. */
-        acdc_u64_align4 dctcp;  /* See acdc_dctcp_alpha(). */
-        struct {
-            uint64_t w_max : 27;        /* Units of 8 bytes, rounded up. */
-            uint64_t k_ms : 17;         /* From the epoch to w_max. */
-            uint64_t epoch_ms : 20;     /* Start of the growth since the last
-                                         * cut; 0: none yet. */
-        } ACDC_PACKED cubic;
+    union {                     /* 8 bytes, what the algorithm is: */
+        acdc_u64_align4 marks;  /* ACDC_CC_MARKS: see acdc_marks_alpha(). */
+        struct {                /* ACDC_CC_MIN_RTT: */
+            uint64_t min_rtt_us : 24;   /* Least since the flow began to send or
+                                         * its guest's timer expired; 0: not
+                                         * known. */
+            uint64_t own40 : 40;        /* The algorithm's own. */
+        } ACDC_PACKED;
+        uint8_t own[8];         /* Neither: the algorithm's own, see
+                                 * ACDC_CC_STATE. */
     };
 };
+ACDC_STATIC_ASSERT(ACDC_N_ALGS <= 8);
+ACDC_STATIC_ASSERT(sizeof(struct acdc_law) == 28);
+
+/* Of the struct of 8 bytes that an algorithm has in acdc_law.own. */
+#define ACDC_CC_STATE __attribute__((__packed__, __may_alias__))
 
 /* What is in flight, in units of so many bytes, for which 24 bits are enough: the
  * last of them may be begun. */
@@ -64,100 +101,115 @@ acdc_law_flight(uint32_t bytes)
            / ACDC_FLIGHT_UNIT;
 }
 
-/* What an event of a flow brings. */
-struct acdc_law_env {
+enum acdc_cause {
+    ACDC_CAUSE_ECN,             /* An ACK showed congestion. */
+    ACDC_CAUSE_LOSS,
+    ACDC_CAUSE_TIMEOUT,
+};
+
+/* What the law and its algorithms get to know: of the flow and, where one is
+ * given to the law, of an ACK. */
+struct acdc_facts {
     const struct acdc_params *params;
     uint32_t mss;               /* Bytes of payload in a full segment. */
     uint32_t snd_una, snd_nxt;  /* After the event. */
     uint32_t now_ms;            /* Any origin, wraps. */
     uint32_t srtt_us;           /* 0: not known. */
+    uint32_t min_rtt_us;        /* 0: not known, or not ACDC_CC_MIN_RTT. */
     bool one_segment;           /* What is in flight is acknowledged at once,
                                  * be it a single segment. */
     uint32_t salt;              /* Random, not known to the guest, the same in
                                  * all events of a flow. */
+    /* Of an ACK: */
+    uint32_t acked;             /* Bytes that it newly acknowledges. */
+    uint32_t ce, total;         /* Bytes that it newly reports as received,
+                                 * 'total', and of these marked, 'ce'. */
+    uint32_t rtt_us;            /* Of what it acknowledges; 0: not timed. */
+    uint32_t owd_us;            /* One-way delay of that; 0: not known. */
 };
 
-enum acdc_cause { ACDC_CAUSE_ECN, ACDC_CAUSE_LOSS, ACDC_CAUSE_TIMEOUT };
-
-/* A congestion control algorithm.  See docs: "How to add an algorithm". */
+/* A congestion control algorithm.  See docs: "How to add an algorithm".  All but
+ * 'cut' may be NULL. */
 struct acdc_cc {
-    const char *name;
-    /* Starts the union of struct acdc_law.  May be NULL. */
+    /* Starts what struct acdc_law has for the algorithm; NULL: zeros. */
     void (*init)(struct acdc_law *);
-    /* At the end of a round.  May be NULL. */
+    /* Whether an ACK shows congestion; NULL: if it reports marked bytes. */
+    bool (*congested)(struct acdc_law *, const struct acdc_facts *);
+    /* At the end of a round. */
     void (*round)(struct acdc_law *, const struct acdc_params *);
     /* The window, bytes, after congestion of kind 'cause'; the caller applies
      * floor and cap.  For ACDC_CAUSE_TIMEOUT: what ssthresh becomes. */
-    uint32_t (*cut)(struct acdc_law *, const struct acdc_law_env *,
+    uint32_t (*cut)(struct acdc_law *, const struct acdc_facts *,
                     enum acdc_cause cause);
     /* The flow did not use its window for a round, or begins after a pause:
-     * that time must not count as growth.  May be NULL. */
+     * that time must not count as growth. */
     void (*pause)(struct acdc_law *);
-    /* Congestion avoidance for 'acked' bytes. */
-    void (*grow)(struct acdc_law *, const struct acdc_law_env *,
+    /* Congestion avoidance for 'acked' bytes, at most those of the ACK; NULL:
+     * acdc_law_avoid_congestion(). */
+    void (*grow)(struct acdc_law *, const struct acdc_facts *,
                  uint32_t acked);
 };
 
-extern const struct acdc_cc acdc_cc_reno, acdc_cc_cubic, acdc_cc_dctcp;
+#define ACDC_ALGORITHM(SYMBOL, NAME, PROPERTIES) \
+    extern const struct acdc_cc acdc_cc_##NAME;
+#include "acdc-algorithms.h"
+#undef ACDC_ALGORITHM
 
-/* acdc_law_avoid_congestion(). */
-void acdc_cc_reno_grow(struct acdc_law *, const struct acdc_law_env *,
-                       uint32_t acked);
-
-/* DCTCP's own: alpha, and the feedback of the round, marked bytes and all bytes,
- * 21 bits each, in one number.  A report is one addition to it. */
+/* ACDC_CC_MARKS: 'alpha', which is the algorithm's estimate of the fraction of
+ * bytes that are marked, and the feedback of the round, marked bytes and all
+ * bytes, 21 bits each, in one number.  A report is one addition to it. */
 enum {
-    ACDC_DCTCP_BITS = ACDC_FIX_SHIFT + 1,
-    ACDC_DCTCP_MASK = (1 << ACDC_DCTCP_BITS) - 1,
+    ACDC_MARKS_BITS = ACDC_FIX_SHIFT + 1,
+    ACDC_MARKS_MASK = (1 << ACDC_MARKS_BITS) - 1,
 };
 
 static inline uint32_t
-acdc_dctcp_alpha(const struct acdc_law *l)
+acdc_marks_alpha(const struct acdc_law *l)
 {
-    return (uint32_t) l->dctcp & ACDC_DCTCP_MASK;
+    return (uint32_t) l->marks & ACDC_MARKS_MASK;
 }
 
 static inline uint32_t
-acdc_dctcp_ce(const struct acdc_law *l)
+acdc_marks_ce(const struct acdc_law *l)
 {
-    return (uint32_t) (l->dctcp >> ACDC_DCTCP_BITS) & ACDC_DCTCP_MASK;
+    return (uint32_t) (l->marks >> ACDC_MARKS_BITS) & ACDC_MARKS_MASK;
 }
 
 static inline uint32_t
-acdc_dctcp_total(const struct acdc_law *l)
+acdc_marks_total(const struct acdc_law *l)
 {
-    return (uint32_t) (l->dctcp >> 2 * ACDC_DCTCP_BITS);
+    return (uint32_t) (l->marks >> 2 * ACDC_MARKS_BITS);
 }
 
 static inline void
-acdc_dctcp_set(struct acdc_law *l, uint32_t alpha, uint32_t ce, uint32_t total)
+acdc_marks_set(struct acdc_law *l, uint32_t alpha, uint32_t ce, uint32_t total)
 {
-    l->dctcp = (((uint64_t) total << ACDC_DCTCP_BITS) + ce) << ACDC_DCTCP_BITS
+    l->marks = (((uint64_t) total << ACDC_MARKS_BITS) + ce) << ACDC_MARKS_BITS
                | alpha;
 }
 
 /* 'ce' is at most 'total'.  Alpha needs their ratio: where the sums would not
  * fit, what was reported before weighs half as much. */
 static inline void
-acdc_dctcp_note_report(struct acdc_law *l, uint32_t ce, uint32_t total)
+acdc_marks_note(struct acdc_law *l, uint32_t ce, uint32_t total)
 {
-    uint64_t sum = l->dctcp + ((((uint64_t) total << ACDC_DCTCP_BITS) + ce)
-                               << ACDC_DCTCP_BITS);
+    uint64_t sum = l->marks + ((((uint64_t) total << ACDC_MARKS_BITS) + ce)
+                               << ACDC_MARKS_BITS);
 
-    if (acdc_likely(total <= ACDC_DCTCP_MASK && !(sum >> 63))) {
-        l->dctcp = sum;
+    if (acdc_likely(total <= ACDC_MARKS_MASK && !(sum >> 63))) {
+        l->marks = sum;
         return;
     }
-    total += acdc_dctcp_total(l);
-    ce += acdc_dctcp_ce(l);
-    for (; total > ACDC_DCTCP_MASK; total /= 2) {
+    total += acdc_marks_total(l);
+    ce += acdc_marks_ce(l);
+    for (; total > ACDC_MARKS_MASK; total /= 2) {
         ce /= 2;
     }
-    acdc_dctcp_set(l, acdc_dctcp_alpha(l), ce, total);
+    acdc_marks_set(l, acdc_marks_alpha(l), ce, total);
 }
 
-/* A new connection: initial window, slow start, alpha 1. */
-void acdc_law_init(struct acdc_law *, const struct acdc_law_env *,
+/* A new connection: initial window, slow start. */
+void acdc_law_init(struct acdc_law *, const struct acdc_facts *,
                    enum acdc_algorithm);
 /* Switches the algorithm of a live flow; the window stays. */
 void acdc_law_switch(struct acdc_law *, enum acdc_algorithm);
@@ -172,7 +224,6 @@ acdc_law_is_limited(const struct acdc_law *l, uint32_t flight)
 {
     return l->wnd < 2u * ACDC_FLIGHT_UNIT * (flight + 1);
 }
-
 
 /* Whether 'cut_end' is valid. */
 static inline bool
@@ -247,11 +298,8 @@ acdc_law_cap(const struct acdc_params *params, uint32_t mss)
     return params->max_window > mss ? params->max_window : mss;
 }
 
-/* An ACK that newly acknowledges 'acked' bytes (may be 0) and reports 'total'
- * more bytes received, 'ce' of them marked.  Returns true if it cut the
- * window. */
-bool acdc_law_ack(struct acdc_law *, const struct acdc_law_env *,
-                  uint32_t acked, uint32_t ce, uint32_t total);
+/* An ACK.  Returns true if it cut the window. */
+bool acdc_law_ack(struct acdc_law *, const struct acdc_facts *);
 
 /* A round is over when 'round_end' is acknowledged: what the algorithm learns of
  * it, and the beginning of the next. */
@@ -277,9 +325,9 @@ acdc_law_note_ack(struct acdc_law *l, const struct acdc_params *params,
     return flight;
 }
 
-/* acdc_law_ack() for what most ACKs of a flow of DCTCP are: for new data, and
- * with no mark for which the window is to be cut.  'params', 'mss', 'snd_una'
- * and 'snd_nxt' as in struct acdc_law_env, which these ACKs do not need whole.
+/* acdc_law_ack() for what most ACKs are where an algorithm has ACDC_CC_MARKS and
+ * ACDC_CC_ABC: for new data, and with no mark for which the window is to be cut.
+ * The arguments are as in struct acdc_facts, which these ACKs do not need whole.
  * False, with nothing changed, if it is not one of these, and acdc_law_ack() is
  * to be asked.
  * 'flight' was in flight before, bytes, less than ACDC_WINDOW_MAX. */
@@ -290,11 +338,11 @@ acdc_law_usual_ack(struct acdc_law *l, const struct acdc_params *params,
 {
     uint32_t cap;
 
-    if (l->alg != ACDC_ALG_DCTCP || l->timed_out
+    if (!acdc_algorithm_has(l->alg, ACDC_CC_MARKS | ACDC_CC_ABC) || l->timed_out
         || (ce && acdc_law_may_cut(l, snd_una))) {
         return false;
     }
-    acdc_dctcp_note_report(l, ce, total);
+    acdc_marks_note(l, ce, total);
     flight = acdc_law_note_ack(l, params, snd_una, snd_nxt, acked,
                                flight / ACDC_FLIGHT_UNIT);
     if (!l->in_cut && acdc_law_is_limited(l, flight)) {
@@ -311,22 +359,39 @@ acdc_law_usual_ack(struct acdc_law *l, const struct acdc_params *params,
 }
 
 /* Loss inferred.  True if it cut the window. */
-bool acdc_law_loss(struct acdc_law *, const struct acdc_law_env *);
+bool acdc_law_loss(struct acdc_law *, const struct acdc_facts *);
 /* The guest's retransmission timer expired. */
-void acdc_law_timeout(struct acdc_law *, const struct acdc_law_env *);
+void acdc_law_timeout(struct acdc_law *, const struct acdc_facts *);
 /* The guest begins to send after a pause longer than its retransmission
  * timeout (RFC 5681 section 4.1).  True if the window became smaller. */
-bool acdc_law_idle(struct acdc_law *, const struct acdc_law_env *);
+bool acdc_law_idle(struct acdc_law *, const struct acdc_facts *);
 /* Floor and cap again, after a change of parameters. */
-void acdc_law_clamp(struct acdc_law *, const struct acdc_law_env *);
+void acdc_law_clamp(struct acdc_law *, const struct acdc_facts *);
 
 /* Smallest window the law goes to, bytes. */
-uint32_t acdc_law_floor(const struct acdc_law_env *);
+uint32_t acdc_law_floor(const struct acdc_facts *);
+
+/* A round-trip time was measured. */
+static inline void
+acdc_law_note_rtt(struct acdc_law *l, uint32_t rtt_us)
+{
+    if (acdc_algorithm_has(l->alg, ACDC_CC_MIN_RTT)
+        && (!l->min_rtt_us || rtt_us < l->min_rtt_us)) {
+        l->min_rtt_us = rtt_us & 0xffffff;
+    }
+}
+
+static inline uint32_t
+acdc_law_min_rtt_us(const struct acdc_law *l)
+{
+    return acdc_algorithm_has(l->alg, ACDC_CC_MIN_RTT)
+           ? (uint32_t) l->min_rtt_us : 0;
+}
 
 static inline uint32_t
 acdc_law_alpha(const struct acdc_law *l)
 {
-    return l->alg == ACDC_ALG_DCTCP ? acdc_dctcp_alpha(l) : 0;
+    return acdc_algorithm_has(l->alg, ACDC_CC_MARKS) ? acdc_marks_alpha(l) : 0;
 }
 
 /* Bytes.  In congestion avoidance, which does not need it, the window. */

@@ -142,7 +142,7 @@ params_ok(const struct acdc_params *p)
 {
     return p->beta <= ACDC_FIX_ONE && p->gain && p->gain <= ACDC_FIX_ONE
            && p->initial_window && p->algorithm < ACDC_N_ALGS
-           && p->fallback < ACDC_ALG_DCTCP && p->mode < ACDC_N_MODES;
+           && acdc_is_fallback(p->fallback) && p->mode < ACDC_N_MODES;
 }
 
 static struct acdc_policy *

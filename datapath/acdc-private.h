@@ -599,22 +599,26 @@ acdc_flow_is_prompt(const struct acdc_flow *f)
     return in->prompt_acks == ACDC_PROMPT_ACKS;
 }
 
+/* What the law gets to know of an event that is no ACK. */
 static inline void
-acdc_flow_env(const struct acdc_ctx *ctx, const struct acdc_flow *f,
-              const struct acdc_params *params, struct acdc_law_env *env)
+acdc_flow_facts(const struct acdc_ctx *ctx, const struct acdc_flow *f,
+                const struct acdc_params *params, struct acdc_facts *facts)
 {
     struct acdc_flow_in *in = acdc_flow_in(f);
-    env->params = params;
-    env->mss = f->mss;
-    env->snd_una = f->snd_una;
-    env->snd_nxt = f->snd_nxt;
-    env->now_ms = ctx->now_ms;
-    env->srtt_us = in->srtt_us8 / 8;
-    env->one_segment = params->small_windows && acdc_flow_is_prompt(f)
-                       && (f->flags & ACDC_F_SOLICITED);
-    /* Of 'basis' guests know nothing. */
-    env->salt = (uint32_t) ((acdc_flow_addrs(f) ^ f->ports) * ctx->basis
-                            >> 32);
+
+    *facts = (struct acdc_facts) {
+        .params = params,
+        .mss = f->mss,
+        .snd_una = f->snd_una,
+        .snd_nxt = f->snd_nxt,
+        .now_ms = ctx->now_ms,
+        .srtt_us = in->srtt_us8 / 8,
+        .min_rtt_us = acdc_law_min_rtt_us(&in->law),
+        .one_segment = params->small_windows && acdc_flow_is_prompt(f)
+                       && (f->flags & ACDC_F_SOLICITED),
+        /* Of 'basis' guests know nothing. */
+        .salt = (uint32_t) ((acdc_flow_addrs(f) ^ f->ports) * ctx->basis >> 32),
+    };
 }
 
 /* Payload bytes that the guest sent, with retransmissions.  It grows as snd_nxt
@@ -632,15 +636,16 @@ acdc_flow_set_tx_total(struct acdc_flow *f, uint32_t total)
 }
 
 /* Round-trip times.  One segment is timed at once, the first of new data that is
- * sent after this: as soon as more than law.cut_end is acknowledged, which is
- * snd_nxt now, its time is known.  No cut holds, or it was made just now, which
- * ends what was being timed: its end is in the same field. */
+ * sent after this: as soon as more than law.timed_end is acknowledged, which is
+ * snd_nxt now, its time is known.  To be called with no cut in force, or with one
+ * made just now: that ends what was being timed, as its end is in the same
+ * field, and has the same value. */
 static inline void
 acdc_flow_time_next(struct acdc_flow *f)
 {
     struct acdc_flow_in *in = acdc_flow_in(f);
 
-    in->law.cut_end = f->snd_nxt;
+    in->law.timed_end = f->snd_nxt;
     f->flags = (f->flags & ~(uint32_t) ACDC_F_RTT_PENDING) | ACDC_F_RTT_NEXT;
 }
 
@@ -704,10 +709,10 @@ acdc_flow_is_small(const struct acdc_flow *f)
 
 /* Loss was inferred. */
 void acdc_flow_loss(struct acdc_ctx *, struct acdc_flow *,
-                    const struct acdc_law_env *);
+                    const struct acdc_facts *);
 /* The guest's retransmission timer expired, and not for nothing. */
 void acdc_flow_timeout(struct acdc_ctx *, struct acdc_flow *,
-                       const struct acdc_law_env *);
+                       const struct acdc_facts *);
 
 /* Notes FIN and RST of 'p', and what acknowledges a FIN. */
 void acdc_flow_do_note_end(struct acdc_ctx *, struct acdc_flow *,

@@ -18,9 +18,9 @@ const char *const acdc_counter_help[ACDC_N_COUNTERS] = {
 
 const char *const acdc_algorithm_names[ACDC_N_ALGS] = {
     [ACDC_ALG_NONE] = "none",
-    [ACDC_ALG_RENO] = "reno",
-    [ACDC_ALG_CUBIC] = "cubic",
-    [ACDC_ALG_DCTCP] = "dctcp",
+#define ACDC_ALGORITHM(SYMBOL, NAME, PROPERTIES) [ACDC_ALG_##SYMBOL] = #NAME,
+#include "acdc-algorithms.h"
+#undef ACDC_ALGORITHM
 };
 
 const char *const acdc_mode_names[ACDC_N_MODES] = {

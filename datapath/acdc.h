@@ -57,9 +57,9 @@ struct acdc_config {
 
 enum acdc_algorithm {
     ACDC_ALG_NONE,              /* Track and report only. */
-    ACDC_ALG_RENO,
-    ACDC_ALG_CUBIC,
-    ACDC_ALG_DCTCP,
+#define ACDC_ALGORITHM(SYMBOL, NAME, PROPERTIES) ACDC_ALG_##SYMBOL,
+#include "acdc-algorithms.h"
+#undef ACDC_ALGORITHM
     ACDC_N_ALGS
 };
 
@@ -79,8 +79,8 @@ struct acdc_params {
                                  * Never below one segment. */
     uint32_t max_window;        /* Bytes; 0: no cap. */
     uint8_t algorithm;          /* enum acdc_algorithm. */
-    uint8_t fallback;           /* enum acdc_algorithm but DCTCP: for peers
-                                 * without the capability. */
+    uint8_t fallback;           /* enum acdc_algorithm, for peers without the
+                                 * capability: see acdc_is_fallback(). */
     uint8_t mode;               /* enum acdc_mode. */
     bool enabled;
     bool police;                /* Drop what exceeds the offered window. */
@@ -277,6 +277,8 @@ extern const char *const acdc_counter_names[ACDC_N_COUNTERS];
 extern const char *const acdc_counter_help[ACDC_N_COUNTERS];
 
 extern const char *const acdc_algorithm_names[ACDC_N_ALGS];
+/* Whether 'algorithm', any number, is one for acdc_params.fallback. */
+bool acdc_is_fallback(unsigned int algorithm);
 extern const char *const acdc_mode_names[ACDC_N_MODES];
 
 struct acdc_stats {

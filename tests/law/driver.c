@@ -10,7 +10,7 @@
 struct driver {
     struct acdc_law law;
     struct acdc_params params;
-    struct acdc_law_env env;
+    struct acdc_facts facts;
 };
 
 struct driver *driver_new(void);
@@ -42,7 +42,7 @@ driver_new(void)
     if (!d) {
         abort();
     }
-    d->env.params = &d->params;
+    d->facts.params = &d->params;
     return d;
 }
 
@@ -68,30 +68,30 @@ driver_params(struct driver *d, uint32_t beta, uint32_t gain,
 void
 driver_salt(struct driver *d, uint32_t salt)
 {
-    d->env.salt = salt;
+    d->facts.salt = salt;
 }
 
 void
 driver_one_segment(struct driver *d, uint32_t one_segment)
 {
-    d->env.one_segment = one_segment;
+    d->facts.one_segment = one_segment;
 }
 
 void
 driver_env(struct driver *d, uint32_t mss, uint32_t snd_una, uint32_t snd_nxt,
            uint32_t now_ms, uint32_t srtt_us)
 {
-    d->env.mss = mss;
-    d->env.snd_una = snd_una;
-    d->env.snd_nxt = snd_nxt;
-    d->env.now_ms = now_ms;
-    d->env.srtt_us = srtt_us;
+    d->facts.mss = mss;
+    d->facts.snd_una = snd_una;
+    d->facts.snd_nxt = snd_nxt;
+    d->facts.now_ms = now_ms;
+    d->facts.srtt_us = srtt_us;
 }
 
 void
 driver_init(struct driver *d, uint32_t algorithm)
 {
-    acdc_law_init(&d->law, &d->env, (enum acdc_algorithm) algorithm);
+    acdc_law_init(&d->law, &d->facts, (enum acdc_algorithm) algorithm);
 }
 
 void
@@ -103,31 +103,34 @@ driver_switch(struct driver *d, uint32_t algorithm)
 void
 driver_clamp(struct driver *d)
 {
-    acdc_law_clamp(&d->law, &d->env);
+    acdc_law_clamp(&d->law, &d->facts);
 }
 
 uint32_t
 driver_ack(struct driver *d, uint32_t acked, uint32_t ce, uint32_t total)
 {
-    return acdc_law_ack(&d->law, &d->env, acked, ce, total);
+    d->facts.acked = acked;
+    d->facts.ce = ce;
+    d->facts.total = total;
+    return acdc_law_ack(&d->law, &d->facts);
 }
 
 uint32_t
 driver_loss(struct driver *d)
 {
-    return acdc_law_loss(&d->law, &d->env);
+    return acdc_law_loss(&d->law, &d->facts);
 }
 
 void
 driver_timeout(struct driver *d)
 {
-    acdc_law_timeout(&d->law, &d->env);
+    acdc_law_timeout(&d->law, &d->facts);
 }
 
 uint32_t
 driver_idle(struct driver *d)
 {
-    return acdc_law_idle(&d->law, &d->env);
+    return acdc_law_idle(&d->law, &d->facts);
 }
 
 uint32_t

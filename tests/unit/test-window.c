@@ -599,6 +599,16 @@ test_beta(void)
        mean[0], mean[1]);
 }
 
+static bool
+give_ack(struct acdc_law *law, struct acdc_facts *facts, uint32_t acked,
+         uint32_t ce, uint32_t total)
+{
+    facts->acked = acked;
+    facts->ce = ce;
+    facts->total = total;
+    return acdc_law_ack(law, facts);
+}
+
 /* Cuts by chance: as deep and as frequent as told, the same mean. */
 static void
 test_spread_cuts(void)
@@ -621,13 +631,13 @@ test_spread_cuts(void)
     };
     enum { N = 10000, WND = 1 << 20, MSS = 1448 };
     struct acdc_params params = acdc_params_default;
-    struct acdc_law_env env = { .params = &params, .mss = MSS };
+    struct acdc_facts facts = { .params = &params, .mss = MSS };
     struct acdc_law law, start;
     unsigned int i, n;
 
     params.spread_cuts = true;
     params.initial_window = WND / MSS;
-    acdc_law_init(&start, &env, ACDC_ALG_DCTCP);
+    acdc_law_init(&start, &facts, ACDC_ALG_DCTCP);
     start.wnd = WND;
     start.slow_start = false;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -637,15 +647,15 @@ test_spread_cuts(void)
         bool exact = true, held = true;
 
         params.beta = cases[i].beta;
-        acdc_dctcp_set(&start, cases[i].alpha, 0, 0);
+        acdc_marks_set(&start, cases[i].alpha, 0, 0);
         /* Windows of 100 segments of one flow, one behind the other. */
         for (n = 0; n < N; n++) {
             law = start;
-            env.snd_una = n * 100 * MSS;
-            env.snd_nxt = env.snd_una + 100 * MSS;
-            env.salt = 0x12345678;
-            law.round_end = law.cut_end = env.snd_nxt;
-            acdc_law_ack(&law, &env, MSS, MSS, MSS);
+            facts.snd_una = n * 100 * MSS;
+            facts.snd_nxt = facts.snd_una + 100 * MSS;
+            facts.salt = 0x12345678;
+            law.round_end = law.cut_end = facts.snd_nxt;
+            give_ack(&law, &facts, MSS, MSS, MSS);
             held &= law.in_cut && !law.slow_start;
             exact &= law.wnd == low || law.wnd == WND;
             cuts += law.wnd != WND;
@@ -663,13 +673,13 @@ test_spread_cuts(void)
 
     /* Flows that send the same numbers are not cut together. */
     params.beta = ACDC_FIX_ONE;
-    acdc_dctcp_set(&start, ACDC_FIX_ONE / 8, 0, 0);
-    env.snd_una = 0;
-    env.snd_nxt = 100 * MSS;
+    acdc_marks_set(&start, ACDC_FIX_ONE / 8, 0, 0);
+    facts.snd_una = 0;
+    facts.snd_nxt = 100 * MSS;
     for (i = n = 0; n < N; n++) {
         law = start;
-        env.salt = n;
-        acdc_law_ack(&law, &env, 0, MSS, MSS);
+        facts.salt = n;
+        give_ack(&law, &facts, 0, MSS, MSS);
         i += law.wnd != WND;
     }
     ok(i > N / 4 * 95 / 100 && i < N / 4 * 105 / 100, "%u of %u flows", i, N);
@@ -679,11 +689,11 @@ test_spread_cuts(void)
         law = start;
         law.ssthresh = 2 * WND;
         law.slow_start = true;
-        env.salt = n;
-        acdc_law_ack(&law, &env, 0, MSS, MSS);
+        facts.salt = n;
+        give_ack(&law, &facts, 0, MSS, MSS);
         i += law.wnd == WND - WND / 16;
         law = start;
-        acdc_law_loss(&law, &env);
+        acdc_law_loss(&law, &facts);
         i += law.wnd == WND / 2;
     }
     is_u64(i, 2 * N, "neither slow start nor loss is left to chance");
@@ -692,8 +702,8 @@ test_spread_cuts(void)
     params.spread_cuts = false;
     for (i = n = 0; n < N; n++) {
         law = start;
-        env.salt = n;
-        acdc_law_ack(&law, &env, 0, MSS, MSS);
+        facts.salt = n;
+        give_ack(&law, &facts, 0, MSS, MSS);
         i += law.wnd == WND - WND / 16;
     }
     is_u64(i, N, "by default every mark cuts");
@@ -766,27 +776,27 @@ test_set_aside(void)
     unsigned int i;
 
     for (i = 0; i < sizeof far / sizeof far[0]; i++) {
-        struct acdc_law_env env = {
+        struct acdc_facts facts = {
             .params = &params, .mss = MSS, .snd_una = 1, .snd_nxt = 1,
         };
         struct acdc_law law;
         uint32_t left;
 
-        acdc_law_init(&law, &env, ACDC_ALG_DCTCP);
-        env.snd_nxt += 10 * MSS;
-        env.snd_una += MSS;
-        ok(acdc_law_ack(&law, &env, MSS, MSS, MSS), "a mark cuts");
+        acdc_law_init(&law, &facts, ACDC_ALG_DCTCP);
+        facts.snd_nxt += 10 * MSS;
+        facts.snd_una += MSS;
+        ok(give_ack(&law, &facts, MSS, MSS, MSS), "a mark cuts");
         acdc_law_switch(&law, ACDC_ALG_NONE);
         for (left = far[i]; left; left -= left < MSS ? left : MSS) {
             uint32_t acked = left < MSS ? left : MSS;
 
-            env.snd_una += acked;
-            env.snd_nxt = env.snd_una + 10 * MSS;
-            acdc_law_ack(&law, &env, acked, 0, acked);
+            facts.snd_una += acked;
+            facts.snd_nxt = facts.snd_una + 10 * MSS;
+            give_ack(&law, &facts, acked, 0, acked);
         }
         acdc_law_switch(&law, ACDC_ALG_DCTCP);
-        env.snd_una += MSS;
-        ok(acdc_law_ack(&law, &env, MSS, MSS, MSS), "and again %u bytes on",
+        facts.snd_una += MSS;
+        ok(give_ack(&law, &facts, MSS, MSS, MSS), "and again %u bytes on",
            far[i]);
     }
 }

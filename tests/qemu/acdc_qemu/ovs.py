@@ -32,7 +32,7 @@ def install(layer: Path) -> None:
     if not tree or not Path(tree, "vswitchd/ovs-vswitchd").exists():
         raise Failure("Open vSwitch is not built: run make first")
     # What the module and ovs-vswitchd tell each other.
-    for name in ("acdc.h", "acdc-counters.h"):
+    for name in ("acdc.h", "acdc-algorithms.h", "acdc-counters.h"):
         if (ROOT / "datapath" / name).read_bytes() != Path(tree, "acdc", name).read_bytes():
             raise Failure(f"Open vSwitch was built with another {name}: run make first")
     for target, names in FILES.items():
