@@ -26,7 +26,7 @@ void driver_init(struct driver *, uint32_t algorithm);
 void driver_switch(struct driver *, uint32_t algorithm);
 void driver_clamp(struct driver *);
 uint32_t driver_ack(struct driver *, uint32_t acked, uint32_t ce,
-                    uint32_t total);
+                    uint32_t total, uint32_t rtt_us);
 uint32_t driver_loss(struct driver *);
 void driver_timeout(struct driver *);
 uint32_t driver_idle(struct driver *);
@@ -107,11 +107,17 @@ driver_clamp(struct driver *d)
 }
 
 uint32_t
-driver_ack(struct driver *d, uint32_t acked, uint32_t ce, uint32_t total)
+driver_ack(struct driver *d, uint32_t acked, uint32_t ce, uint32_t total,
+           uint32_t rtt_us)
 {
+    if (rtt_us) {
+        acdc_law_note_rtt(&d->law, rtt_us);
+    }
     d->facts.acked = acked;
     d->facts.ce = ce;
     d->facts.total = total;
+    d->facts.rtt_us = rtt_us;
+    d->facts.min_rtt_us = acdc_law_min_rtt_us(&d->law);
     return acdc_law_ack(&d->law, &d->facts);
 }
 

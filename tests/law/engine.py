@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-ALGORITHMS = {"none": 0, "reno": 1, "cubic": 2, "dctcp": 3}
+LISTED = (ROOT / "datapath/acdc-algorithms.h").read_text()
+ALGORITHMS = ["none", *re.findall(r"^ACDC_ALGORITHM\(\w+, (\w+),", LISTED, re.M)]
+"""In the order of enum acdc_algorithm."""
 M32 = 0xFFFFFFFF
 
 
@@ -68,17 +71,17 @@ class Engine:
         self._call("env", mss, una, nxt, now_ms, srtt_us)
 
     def init(self, algorithm: str) -> None:
-        self._call("init", ALGORITHMS[algorithm])
+        self._call("init", ALGORITHMS.index(algorithm))
 
     def switch(self, algorithm: str) -> None:
-        self._call("switch", ALGORITHMS[algorithm])
+        self._call("switch", ALGORITHMS.index(algorithm))
 
     def clamp(self) -> None:
         self._call("clamp")
 
-    def ack(self, acked: int, ce: int, total: int) -> bool:
+    def ack(self, acked: int, ce: int, total: int, rtt_us: int = 0) -> bool:
         # bool of C in the low byte.
-        return bool(self._call("ack", acked, ce, total))
+        return bool(self._call("ack", acked, ce, total, rtt_us))
 
     def loss(self) -> bool:
         return bool(self._call("loss"))
