@@ -1,0 +1,608 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+
+/* Packets to a guest, step by step: handshakes, FACKs, loss, silence, closing
+ * connections, and all that makes a packet unusual.  The specification of what
+ * acdc-ingress.c does in a shorter way for usual packets; that names the step
+ * here which is the twin of each of its rules. */
+
+#include "acdc-ingress.h"
+
+/* What a packet says of what arrived at the other end. */
+enum report {
+    REPORT_NONE,                /* Nothing, or nothing new. */
+    REPORT_BAD,                 /* Nothing to be believed.  But it speaks. */
+    REPORT_GOOD,
+};
+
+/* A packet on its way, with what the steps find out for those after them. */
+struct steps {
+    struct acdc_ctx *ctx;
+    struct acdc_flow *f;
+    struct acdc_flow_in *in;
+    const struct acdc_params *params;
+    struct acdc_pkt *p;
+    bool near;                  /* is_near(), which taking its ACK number does
+                                 * not change. */
+    bool fack;                  /* Not the guest's word. */
+    enum report report;
+    uint32_t ce, total;         /* What the report adds to the one before: marked
+                                 * bytes and bytes; 0 unless REPORT_GOOD. */
+};
+
+/* What an ACK is to the guest, and a SYN: of this the window that it may be told
+ * depends. */
+enum {
+    IS_SYN = 1 << 0,            /* Its window is not scaled. */
+    IS_DUPLICATE = 1 << 1,      /* A duplicate ACK. */
+    IS_UPDATE = 1 << 2,         /* A window update, which with the same window
+                                 * the guest would take for a duplicate ACK. */
+};
+
+/* Whether the guest may take this ACK number.  One that is corrupt or of an
+ * outsider it drops, and what was offered must not be taken from there: 2^31
+ * bytes away comparisons turn round, and all that the guest sends from then on
+ * would be beyond it.  No network holds 16 MB of a connection; beyond SND.NXT
+ * may be fragments of the guest. */
+static inline bool
+is_near(const struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    return p->ack - f->snd_una + ACDC_PLAUSIBLE
+           <= f->snd_nxt - f->snd_una + 2u * ACDC_PLAUSIBLE;
+}
+
+/* Whether it is of what the guest was seen to send. */
+static inline bool
+is_valid_ack(const struct steps *s)
+{
+    return s->near && !seq_after(s->p->ack, s->f->snd_nxt);
+}
+
+/* Whether the other end of the connection may have sent this now, and not
+ * somebody who knows its addresses and ports but not its sequence numbers
+ * (RFC 5961 section 5).  Nothing is that late or early: no network holds 16 MB
+ * of a connection. */
+static inline bool
+is_plausible(const struct steps *s)
+{
+    return seq_plausible(s->p->seq, s->f->rcv_nxt) && is_valid_ack(s);
+}
+
+static enum report
+read_feedback(struct steps *s)
+{
+    struct acdc_ctx *ctx = s->ctx;
+    struct acdc_flow *f = s->f;
+    struct acdc_flow_in *in = s->in;
+    uint32_t ce, total, new_ce, new_total;
+
+    acdc_pkt_get_feedback(s->p, &ce, &total);
+    new_total = total - in->fb_total;
+    new_ce = ce - in->fb_ce;
+    if (seq_after(in->fb_total, total)) {
+        /* Overtaken on its way, or a retransmission's. */
+        ACDC_COUNT(ctx, FEEDBACK_STALE, 1);
+        return REPORT_NONE;
+    }
+    if (seq_after(total, acdc_flow_tx_total(f)) || new_ce > new_total) {
+        ACDC_COUNT(ctx, FEEDBACK_BAD, 1);
+        if (f->bad_feedback < ACDC_FEEDBACK_RESYNC - 1) {
+            f->bad_feedback++;
+            return REPORT_BAD;
+        }
+        /* Not once but always: the network duplicates packets, and both ends
+         * count differently.  Count from here; what is on its way will be
+         * reported too. */
+        new_total = new_ce = 0;
+        acdc_flow_set_tx_total(f, total + (f->snd_nxt - s->p->ack));
+    }
+    s->total = new_total;
+    s->ce = new_ce;
+    if (acdc_unlikely(f->bad_feedback)) {
+        f->bad_feedback = 0;
+    }
+    in->fb_total = total;
+    in->fb_ce = ce;
+    in->silent = 0;
+    return REPORT_GOOD;
+}
+
+/* The other end does not report any more (its vSwitch was restarted, the
+ * guest moved to a host without AC/DC): a mark that nobody returns is a lost
+ * congestion signal, so fall back. */
+static void
+note_silence(const struct steps *s, uint32_t acked)
+{
+    struct acdc_flow_in *in = s->in;
+    struct acdc_flow *f = s->f;
+    uint32_t silent = in->silent + (acked + ACDC_SILENT_UNIT - 1)
+                                   / ACDC_SILENT_UNIT;
+    uint64_t limit = (4 * (uint64_t) in->law.wnd + 64 * (uint64_t) f->mss)
+                     / ACDC_SILENT_UNIT;
+
+    in->silent = (uint16_t) (silent < ACDC_SILENT_MAX ? silent
+                                                      : ACDC_SILENT_MAX);
+    if (silent > (limit < ACDC_SILENT_MAX ? limit : ACDC_SILENT_MAX)) {
+        acdc_flow_set_counted(s->ctx, f, false);
+        acdc_law_switch(&in->law, acdc_flow_algorithm(f, s->params));
+        ACDC_COUNT(s->ctx, FEEDBACK_LOST, 1);
+    }
+}
+
+uint32_t
+acdc_flow_sample_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
+                     const struct acdc_params *params, uint32_t ack)
+{
+    struct acdc_flow_in *in = acdc_flow_in(f);
+    uint32_t rtt, srtt_us8 = in->srtt_us8;
+    bool pending = f->flags & ACDC_F_RTT_PENDING;
+
+    if ((pending || acdc_law_is_held(&in->law))
+        && !seq_after(ack, in->law.timed_end)) {
+        return 0;
+    }
+    /* The law would do so with this ACK anyway. */
+    acdc_law_leave_cut(&in->law, ack);
+    acdc_flow_time_next(f);
+    if (!pending) {
+        return 0;
+    }
+    rtt = (ctx->now_us - f->rtt_us) & 0xffffff;
+    /* Another thread's clock may be a little behind. */
+    if (!rtt || rtt > 0xffffff - ACDC_RTT_SKEW_US) {
+        rtt = 1;
+    }
+    if (rtt > ACDC_RTT_MOST_US) {
+        return 0;
+    }
+    if (acdc_unlikely(acdc_flow_is_small(f))
+        && rtt > srtt_us8 / 8 + ACDC_DELAYED_ACK_US) {
+        acdc_flow_note_delay(ctx, f, params);
+    }
+    srtt_us8 = srtt_us8 ? srtt_us8 + rtt - srtt_us8 / 8 : rtt * 8;
+    in->srtt_us8 = srtt_us8 < 0xffffff ? srtt_us8 : 0xffffff;
+    acdc_law_note_rtt(&in->law, rtt);
+    ACDC_COUNT(ctx, RTT_SAMPLES, 1);
+    acdc_rtt_record(ctx, rtt);
+    return rtt;
+}
+
+/* Whether the far guest acknowledges at once what solicit_ack() sends.  One that
+ * does not acknowledges two segments together, and one alone for a timer's sake
+ * or for a while after the handshake: hence many in a row, each with more still in
+ * flight. */
+static void
+note_prompt_ack(const struct steps *s, uint32_t acked)
+{
+    struct acdc_flow_in *in = s->in;
+    const struct acdc_flow *f = s->f;
+
+    if (!(f->flags & ACDC_F_SOLICITED) || acdc_flow_is_prompt(f)) {
+        return;
+    }
+    if (acked > f->mss) {
+        in->prompt_acks = 0;
+    } else if (f->snd_una != f->snd_nxt) {
+        in->prompt_acks++;
+        if (acdc_flow_is_prompt(f)) {
+            ACDC_COUNT(s->ctx, FLOWS_PROMPT, 1);
+        }
+    }
+}
+
+/* Three duplicate ACKs, or as much beyond the hole in SACK blocks. */
+static bool
+shows_loss(struct acdc_flow *f, const struct acdc_pkt *p, bool duplicate)
+{
+    if (duplicate && f->dupacks < ACDC_DUPACKS_MAX) {
+        f->dupacks++;
+    }
+    if (f->dupacks == ACDC_DUPTHRESH) {
+        return true;
+    }
+    if ((p->opt_flags & ACDC_O_SACK) && !(f->flags & ACDC_F_SACK_LOSS)
+        && seq_after(acdc_pkt_sack_edge(p, f->snd_una, f->snd_nxt),
+                     f->snd_una + ACDC_DUPTHRESH * (uint32_t) f->mss)) {
+        f->flags |= ACDC_F_SACK_LOSS;
+        return true;
+    }
+    return false;
+}
+
+/* What was sent and not received is lost, once nothing is under way.  True if
+ * that is more than before, or if it is not known. */
+static bool
+note_lost(const struct steps *s)
+{
+    struct acdc_flow_in *in = s->in;
+    const struct acdc_flow *f = s->f;
+    uint16_t lost = lost_units(acdc_flow_tx_total(f) - in->fb_total);
+    bool more;
+
+    if (s->report != REPORT_GOOD || s->p->ack != f->snd_nxt
+        || (f->flags & ACDC_F_FIN_GUEST)) {
+        return true;
+    }
+    more = (int16_t) (lost - in->lost) > 0;
+    in->lost = lost;
+    return more;
+}
+
+/* For data that is acknowledged for the first time.  Returns the round-trip time,
+ * us, if it was measured, or 0. */
+static uint32_t
+take_ack(const struct steps *s, uint32_t acked)
+{
+    struct acdc_flow *f = s->f;
+    uint32_t rtt_us = 0;
+
+    f->snd_una = s->p->ack;
+    f->flags |= s->fack ? ACDC_F_BEHIND : 0;
+    if (acdc_unlikely(f->dupacks || (f->flags & ACDC_F_SACK_LOSS))) {
+        f->dupacks = 0;
+        f->flags &= ~(uint32_t) ACDC_F_SACK_LOSS;
+    }
+    f->active = (uint16_t) s->ctx->now_ms;
+    if (!(f->flags & ACDC_F_RTT_NEXT)) {
+        rtt_us = acdc_flow_sample_rtt(s->ctx, f, s->params, s->p->ack);
+    }
+    if (acdc_unlikely(s->params->small_windows)) {
+        note_prompt_ack(s, acked);
+    }
+    return rtt_us;
+}
+
+/* An ACK for new data without a report. */
+static void
+go_without_report(struct steps *s, uint32_t acked)
+{
+    if (s->f->flags & ACDC_F_CAPABLE) {
+        if (s->report == REPORT_NONE) {
+            note_silence(s, acked);
+        }
+    } else if (s->f->flags & ACDC_F_GUEST_ECN) {
+        /* No AC/DC at the other end, or observing: what the guests tell each
+         * other. */
+        s->total = acked;
+        s->ce = s->p->tcp_flags & ACDC_TCP_ECE ? acked : 0;
+    }
+}
+
+/* Tells the law what an ACK says. */
+static void
+tell_law(const struct steps *s, uint32_t acked, uint32_t rtt_us, bool loss,
+         bool more_lost)
+{
+    struct acdc_flow *f = s->f;
+    struct acdc_facts facts;
+
+    acdc_flow_facts(s->ctx, f, s->params, &facts);
+    if ((f->flags & ACDC_F_DOUBT) && (acked || loss)) {
+        f->flags &= ~(uint32_t) ACDC_F_DOUBT;
+        if (more_lost) {
+            acdc_flow_timeout(s->ctx, f, &facts);
+        }
+    }
+    if (acked || s->total) {
+        facts.acked = acked;
+        facts.ce = s->ce;
+        facts.total = s->total;
+        facts.rtt_us = rtt_us;
+        law_ack(s->ctx, f, &facts);
+    }
+    if (loss) {
+        acdc_flow_loss(s->ctx, f, &facts);
+    }
+}
+
+/* Takes an ACK.  Returns what it is to the guest (IS_*). */
+static unsigned int
+process_ack(struct steps *s)
+{
+    struct acdc_flow *f = s->f;
+    const struct acdc_pkt *p = s->p;
+    bool pure = !p->payload && !(p->tcp_flags & ACDC_TCP_FIN) && !s->fack;
+    uint32_t acked = p->ack - f->snd_una, rtt_us = 0;
+    unsigned int kind = 0;
+    bool loss, more_lost;
+
+    if (!is_valid_ack(s)) {
+        ACDC_COUNT(s->ctx, ACK_INVALID, 1);
+        return 0;
+    }
+    if (seq_before(p->ack, f->snd_una)) {
+        /* Overtaken; its feedback is not. */
+        acked = 0;
+    } else if (!acked && !(f->flags & ACDC_F_BEHIND) && pure
+               && f->snd_nxt != f->snd_una) {
+        kind = acdc_pkt_window(p) == s->in->peer_window ? IS_DUPLICATE
+               : !(p->opt_flags & ACDC_O_SACK) ? IS_UPDATE : 0;
+    }
+    if (acked) {
+        rtt_us = take_ack(s, acked);
+    }
+    if (s->report != REPORT_GOOD && acked) {
+        go_without_report(s, acked);
+    }
+    loss = f->snd_nxt != f->snd_una && shows_loss(f, p, kind & IS_DUPLICATE);
+    more_lost = note_lost(s);
+    if (acked || s->total || loss) {
+        tell_law(s, acked, rtt_us, loss, more_lost);
+    }
+    return kind;
+}
+
+/* Rewrites the window field of an ACK or SYN to the guest, which 'kind' says
+ * (IS_*).  'own': what the peer offers, in bytes.  Returns false if the packet is
+ * to be dropped, a window update that the guest would take for a duplicate
+ * ACK. */
+static bool
+enforce(const struct steps *s, uint32_t own, unsigned int kind)
+{
+    struct acdc_ctx *ctx = s->ctx;
+    struct acdc_flow *f = s->f;
+    struct acdc_flow_in *in = s->in;
+    struct acdc_pkt *p = s->p;
+    bool enforced = acdc_flow_enforced(f, s->params);
+
+    /* The window of a SYN is not scaled (RFC 7323 section 2.2). */
+    unsigned int scale = kind & IS_SYN ? 0 : f->out_wscale;
+    /* As a congestion window is of what is in flight (RFC 6675, "pipe"): else
+     * a guest could send nothing new until a hole is filled, and would learn
+     * of the loss of what it sends again by its timer alone. */
+    uint32_t sacked = p->opt_flags & ACDC_O_SACK
+                      ? acdc_pkt_sacked(p, f->snd_una, f->snd_nxt) : 0;
+    uint16_t field = window_field(f, in, enforced, own, scale, sacked);
+
+    if (enforced) {
+        if ((kind & IS_DUPLICATE) && in->out_window
+            && own >> scale >= in->out_window) {
+            /* A duplicate ACK has the window of the one before (RFC 5681
+             * section 2): without SACK the guest counts them.  With SACK it
+             * may be larger (RFC 6675 section 2).  Zero is said only where
+             * the peer says it. */
+            if (!sacked || field < in->out_window) {
+                field = in->out_window;
+            }
+        } else if ((kind & IS_UPDATE) && field == in->out_window) {
+            ACDC_COUNT(ctx, UPDATES_ABSORBED, 1);
+            return false;
+        }
+    }
+    if (field != acdc_pkt_window(p)) {
+        if (acdc_pkt_make_writable(p)) {
+            acdc_pkt_set_window(p, field);
+        } else {
+            ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
+            field = acdc_pkt_window(p);         /* This the guest is told. */
+        }
+    }
+    if (!s->near) {
+        return true;
+    }
+
+    in->out_window = kind & IS_SYN ? (uint16_t) (field >> f->out_wscale) : field;
+    note_offer(ctx, f, in, p->tcp_flags & ACDC_TCP_ACK ? p->ack : f->snd_una,
+               (uint32_t) field << scale, own, f->flags & ACDC_F_EDGE);
+    return true;
+}
+
+/* A FACK ends here, unless it lets the guest send more: then it becomes the
+ * window update that it is.  Never a smaller window: with the ACK number the
+ * guest knows, Linux would take that for a duplicate ACK. */
+static void
+finish_fack(const struct steps *s)
+{
+    struct acdc_flow *f = s->f;
+    struct acdc_flow_in *in = s->in;
+    struct acdc_pkt *p = s->p;
+    uint16_t heard_window = in->peer_window, told_window = in->out_window;
+    uint32_t right_edge = in->right_edge;
+    /* What is acknowledged anew moves the window's end; where the guest was once
+     * told a smaller window that may have been there before. */
+    uint32_t told_edge = f->flags & ACDC_F_BEHIND
+                         ? right_edge
+                         : f->snd_una
+                           + ((uint32_t) told_window << f->out_wscale);
+    uint32_t own = peer_window(f, in, p, s->near, f->flags & ACDC_F_EDGE);
+    uint32_t edge;
+
+    if (!acdc_flow_enforced(f, s->params) || p->ack != f->snd_una) {
+        /* An ACK that says the same window is no duplicate: the guest has not
+         * heard of it. */
+        in->peer_window = heard_window;
+        p->verdict = ACDC_DROP;
+        return;
+    }
+    enforce(s, own, 0);
+    edge = p->ack + ((uint32_t) in->out_window << f->out_wscale);
+    if (!seq_after(edge, told_edge)) {
+        in->peer_window = heard_window;
+        in->out_window = told_window;
+        in->right_edge = right_edge;
+        p->verdict = ACDC_DROP;
+        return;
+    }
+    f->flags &= ~(uint32_t) ACDC_F_BEHIND;
+    ACDC_COUNT(s->ctx, WINDOW_UPDATES, 1);
+}
+
+/* How far the data to the guest reaches.  Not by a packet that is corrupt or
+ * of somebody else, who would get anywhere by steps: the guest will drop it. */
+static void
+note_data(const struct steps *s)
+{
+    const struct acdc_pkt *p = s->p;
+    struct acdc_flow *f = s->f;
+    uint32_t end = acdc_pkt_end(p);
+
+    if (end != p->seq && seq_after(end, f->rcv_nxt)
+        && !seq_after(p->seq, f->rcv_nxt + ACDC_PLAUSIBLE)
+        && (!(f->flags & ACDC_F_LAW) || s->near)) {
+        f->rcv_nxt = end;
+    }
+}
+
+/* After a RST that was not believed, of a guest that wants to be forgotten or
+ * of an outsider, the peer goes on, be it with a challenge ACK (RFC 5961).  If
+ * this was under way and the connection is dead the guest answers with another
+ * RST. */
+static void
+note_alive(const struct steps *s)
+{
+    struct acdc_flow *f = s->f;
+    uint32_t fins = f->flags & (ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER);
+
+    if (f->state == ACDC_FLOW_CLOSED && !(s->p->tcp_flags & ACDC_TCP_RST)
+        && fins != (ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER)
+        && is_plausible(s)) {
+        acdc_flow_set_state(s->ctx, f, fins ? ACDC_FLOW_CLOSING
+                                            : ACDC_FLOW_ESTABLISHED);
+    }
+}
+
+/* The window that the guest is told when an ACK could not be edited. */
+static void
+note_told(const struct steps *s)
+{
+    const struct acdc_flow *f = s->f;
+    const struct acdc_pkt *p = s->p;
+    uint32_t edge = p->ack + ((uint32_t) acdc_pkt_window(p) << f->out_wscale);
+
+    if ((f->flags & ACDC_F_EDGE) && (p->tcp_flags & ACDC_TCP_ACK) && s->near) {
+        raise_edge(&s->in->right_edge, edge, true);
+    }
+}
+
+/* Takes off what the other end's vSwitch has put on the packet, and takes the
+ * report.  False without memory. */
+static bool
+undress(struct steps *s)
+{
+    struct acdc_ctx *ctx = s->ctx;
+    struct acdc_flow *f = s->f;
+    struct acdc_pkt *p = s->p;
+
+    if (!acdc_pkt_make_writable(p)) {
+        ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
+        note_data(s);
+        note_told(s);
+        return false;
+    }
+    if ((p->opt_flags & ACDC_O_FEEDBACK)
+        && (!is_plausible(s) || acdc_flow_in_handshake(f))) {
+        ACDC_COUNT(ctx, FEEDBACK_BAD, 1);
+    } else if (p->opt_flags & ACDC_O_FEEDBACK) {
+        if (s->fack) {
+            ACDC_COUNT(ctx, FACK_RECEIVED, 1);
+        } else {
+            ACDC_COUNT(ctx, PACK_RECEIVED, 1);
+        }
+        s->report = read_feedback(s);
+        if (s->report == REPORT_GOOD && !(f->flags & ACDC_F_CAPABLE)) {
+            /* It speaks again. */
+            acdc_flow_set_counted(ctx, f, true);
+            acdc_law_switch(&s->in->law, acdc_flow_algorithm(f, s->params));
+        }
+    }
+    /* First, as a processor waits where it copies what it just wrote. */
+    acdc_pkt_strip(p, ctx->exid);
+    count_received(ctx, f, p, is_dressed(f, p) && hide_ecn(p));
+    return true;
+}
+
+/* Bits that look like ours and are not: the ECN field stays.  False if nothing is
+ * left of the packet. */
+static bool
+strip_foreign(const struct steps *s)
+{
+    struct acdc_pkt *p = s->p;
+
+    if (acdc_pkt_reserved(p) && acdc_pkt_make_writable(p)) {
+        acdc_pkt_set_reserved(p, 0);
+    }
+    acdc_pkt_strip(p, s->ctx->exid);
+    if (s->fack) {
+        p->verdict = ACDC_DROP;
+        return false;
+    }
+    /* The guest's own marks, for the operator to see. */
+    count_received(s->ctx, s->f, p, acdc_pkt_ecn(p) == ACDC_ECN_CE);
+    return true;
+}
+
+/* A segment with ACK, once the law has begun.  False if it ends here. */
+static bool
+pass_ack(struct steps *s)
+{
+    struct acdc_flow *f = s->f;
+    struct acdc_pkt *p = s->p;
+    unsigned int kind = process_ack(s);
+
+    if (s->fack) {
+        finish_fack(s);
+        return false;
+    }
+    if (!enforce(s, peer_window(f, s->in, p, s->near, f->flags & ACDC_F_EDGE),
+                 kind)) {
+        p->verdict = ACDC_DROP;
+        return false;
+    }
+    if (p->ack == f->snd_una) {
+        f->flags &= ~(uint32_t) ACDC_F_BEHIND;
+    }
+    if (p->payload && f->snd_nxt != f->snd_una) {
+        f->flags |= ACDC_F_BOTH_WAYS;
+    }
+    return true;
+}
+
+static void
+pass_synack(struct steps *s)
+{
+    if (acdc_synack_ingress(s->ctx, s->p, s->f, s->params)) {
+        s->near = is_near(s->f, s->p);
+        enforce(s, acdc_pkt_window(s->p), IS_SYN);
+    } else {
+        ACDC_COUNT(s->ctx, UNTOUCHED_MIDSTREAM, 1);
+    }
+}
+
+ACDC_NOINLINE void
+acdc_ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
+                      const struct acdc_params *params, struct acdc_pkt *p)
+{
+    struct steps s = {
+        .ctx = ctx, .f = f, .in = acdc_flow_in(f), .params = params, .p = p,
+        .fack = (p->opt_flags & ACDC_O_FEEDBACK) && !p->payload
+                && (acdc_pkt_reserved(p) & ACDC_RES_FACK),
+    };
+
+    if (acdc_unlikely(!params->enabled)) {
+        ACDC_COUNT(ctx, UNTOUCHED_DISABLED, 1);
+    }
+    if (p->tcp_flags & ACDC_TCP_SYN) {
+        pass_synack(&s);
+        return;
+    }
+    s.near = is_near(f, p);
+    if ((f->flags & ACDC_F_LAW) && acdc_flow_in_handshake(f)
+        && (p->tcp_flags & ACDC_TCP_ACK)
+        && seq_after(p->ack, f->snd_una) && !seq_after(p->ack, f->snd_nxt)) {
+        acdc_flow_set_state(ctx, f, ACDC_FLOW_ESTABLISHED);
+    }
+    if (!((f->flags & ACDC_F_OFFERED) && (f->flags & ACDC_F_PEER)
+          ? undress(&s) : strip_foreign(&s))) {
+        return;
+    }
+    note_data(&s);
+    if (!(f->flags & ACDC_F_LAW)) {
+        p->verdict = s.fack ? ACDC_DROP : ACDC_PASS;
+    } else {
+        note_alive(&s);
+        if ((p->tcp_flags & (ACDC_TCP_ACK | ACDC_TCP_RST)) == ACDC_TCP_ACK
+            && !pass_ack(&s)) {
+            return;
+        }
+    }
+    acdc_flow_note_end(ctx, f, p);
+}

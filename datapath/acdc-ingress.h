@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+
+/* Packets to a guest: the rules that both ways have in line, the usual one
+ * (acdc-ingress.c) and the stepwise one (acdc-ingress-steps.c). */
+
+#ifndef ACDC_INGRESS_H
+#define ACDC_INGRESS_H 1
+
+#include "acdc-private.h"
+
+/* The ECN codepoint that the guest is to see, its peer's own one where the
+ * other vSwitch noted that.  '*marked': whether the packet was ours to mark and
+ * arrived marked. */
+static ACDC_ALWAYS_INLINE uint8_t
+ecn_for_guest(const struct acdc_pkt *p, bool *marked)
+{
+    uint8_t codepoint = (acdc_pkt_reserved(p) & ACDC_RES_ECN_MASK)
+                        >> ACDC_RES_ECN_SHIFT;
+    uint8_t ecn = acdc_pkt_ecn(p);
+    bool ours = codepoint != ACDC_ECN_CE;
+
+    *marked = ours && ecn == ACDC_ECN_CE;
+    return ours ? codepoint : ecn;
+}
+
+/* Takes the guest's own ECN codepoint and clears the reserved bits.  Returns
+ * true if the packet was ours to mark and arrived marked. */
+static ACDC_ALWAYS_INLINE bool
+hide_ecn(struct acdc_pkt *p)
+{
+    bool marked;
+    uint8_t ecn = ecn_for_guest(p, &marked);
+
+    if (acdc_pkt_reserved(p)) {
+        acdc_pkt_set_reserved(p, 0);
+    }
+    if (ecn != acdc_pkt_ecn(p)) {
+        acdc_pkt_set_ecn(p, ecn);
+    }
+    return marked;
+}
+
+/* Whether the other end's vSwitch had its hands on the packet.  If not (it was
+ * restarted and knows the connection no more), marks are for the guests'
+ * own ECN: guests that negotiated it send all new data as ECT (RFC 3168
+ * section 6.1), so the vSwitch would have noted that codepoint. */
+static inline bool
+is_dressed(const struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    return !(f->flags & ACDC_F_GUEST_ECN) || !p->payload
+           || (acdc_pkt_reserved(p) & ACDC_RES_ECN_MASK)
+           || seq_before(p->seq, f->rcv_nxt);
+}
+
+/* Receiver side: what the next feedback will say. */
+static inline void
+count_received(struct acdc_ctx *ctx, struct acdc_flow *f,
+               const struct acdc_pkt *p, bool ce)
+{
+    bool was_ce = f->flags & ACDC_F_RX_CE;
+
+    f->rx_total += p->payload;
+    if (ce) {
+        f->rx_ce += p->payload;
+        ACDC_COUNT(ctx, CE_PACKETS, 1);
+        ACDC_COUNT(ctx, CE_BYTES, p->payload);
+    }
+    if (!p->payload) {
+        return;
+    }
+    f->rx_pending = p->payload < (uint32_t) ACDC_PENDING_MAX - f->rx_pending
+                    ? (uint16_t) (f->rx_pending + p->payload)
+                    : ACDC_PENDING_MAX;
+    if (ce != was_ce) {
+        f->flags ^= ACDC_F_RX_CE;
+        f->flags |= ACDC_F_RX_NEWS;
+    }
+}
+
+/* For acdc_flow_in.lost. */
+static inline uint16_t
+lost_units(uint32_t bytes)
+{
+    return (uint16_t) (bytes / ACDC_LOST_UNIT);
+}
+
+/* acdc_law_ack(), and what a cut entails. */
+static inline void
+law_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
+        const struct acdc_facts *facts)
+{
+    if (acdc_law_ack(&acdc_flow_in(f)->law, facts)) {
+        acdc_flow_time_next(f);
+        ACDC_COUNT(ctx, CUTS_ECN, 1);
+    }
+}
+
+/* Raises '*edge' to 'to'.  'known': it has a value. */
+static inline void
+raise_edge(uint32_t *edge, uint32_t to, bool known)
+{
+    /* It is written in any case: as often as not it is raised, which no
+     * processor can predict. */
+    *edge = !known || seq_after(to, *edge) ? to : *edge;
+}
+
+/* The window that the peer offers, bytes; notes how far that reaches. */
+static inline uint32_t
+peer_window(struct acdc_flow *f, struct acdc_flow_in *in,
+            const struct acdc_pkt *p, bool near, bool edge_known)
+{
+    uint16_t raw = acdc_pkt_window(p);
+    uint32_t own = (uint32_t) raw << f->peer_wscale;
+
+    if (acdc_likely(near)) {
+        in->peer_window = raw;
+        raise_edge(&f->peer_edge, p->ack + own, edge_known);
+    }
+    return own;
+}
+
+/* The window field for the guest: what the peer offers, or the law's window
+ * and what of the guest's data has left the network where that is smaller, in
+ * the guest's scale.  Never zero unless the peer said zero.
+ *
+ * Where data goes both ways it ends no earlier than what the guest has sent as
+ * it was allowed to, which lets it send no more.  Else the guest's ACKs would
+ * have a number that the peer does not accept (renumber_ack()), and if both
+ * ends' do and the vSwitches forget the flow, it stands still. */
+static ACDC_ALWAYS_INLINE uint16_t
+window_field(const struct acdc_flow *f, const struct acdc_flow_in *in,
+             bool enforced, uint32_t own, unsigned int scale, uint32_t sacked)
+{
+    uint32_t field = own >> scale;
+
+    if (enforced) {
+        uint64_t limit = (uint64_t) in->law.wnd + sacked;
+
+        if (f->flags & ACDC_F_BOTH_WAYS) {
+            /* Not what it sent beyond any window: it would get more and
+             * more. */
+            uint32_t end = seq_before(f->snd_nxt, in->right_edge)
+                           ? f->snd_nxt : in->right_edge;
+
+            if (seq_after(end, f->snd_una) && limit < end - f->snd_una) {
+                limit = end - f->snd_una;
+            }
+        }
+        limit = (limit + (1u << scale) - 1) >> scale;
+        field = field < limit ? field : (uint32_t) limit;
+    }
+    if (acdc_unlikely(!field) && own) {
+        field = 1;
+    }
+    return (uint16_t) (field < 0xffff ? field : 0xffff);
+}
+
+/* How far the guest may send now: 'offered' bytes from 'ack' on, where the peer
+ * offered 'own'.  Counts what is less than that, with a finer scale also the
+ * same field; not what the guest will drop (is_near()). */
+static inline void
+note_offer(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
+           uint32_t ack, uint32_t offered, uint32_t own, bool edge_known)
+{
+    uint32_t edge = ack + offered;
+
+    raise_edge(&in->right_edge, edge, edge_known);
+    if (!edge_known) {
+        f->flags |= ACDC_F_EDGE;
+    }
+    if (offered < own) {
+        ACDC_COUNT(ctx, WINDOW_REWRITTEN, 1);
+        /* First the flag: it stays, and can be predicted. */
+        if (!(f->flags & ACDC_F_SHRUNK) && seq_before(edge, f->snd_nxt)) {
+            f->flags |= ACDC_F_SHRUNK;
+        }
+    }
+}
+
+/* acdc-ingress-steps.c; the flow's lock held. */
+
+/* What the usual way is not for. */
+void acdc_ingress_stepwise(struct acdc_ctx *, struct acdc_flow *,
+                           const struct acdc_params *, struct acdc_pkt *);
+/* Takes the round-trip time if 'ack' ends what is being timed, and has the next
+ * timed.  Returns it, us, or 0. */
+uint32_t acdc_flow_sample_rtt(struct acdc_ctx *, struct acdc_flow *,
+                              const struct acdc_params *, uint32_t ack);
+
+#endif /* acdc-ingress.h */
