@@ -5,260 +5,8 @@
 #ifndef ACDC_PRIVATE_H
 #define ACDC_PRIVATE_H 1
 
-#include "acdc.h"
-#include "acdc-law.h"
 #include "acdc-packet.h"
-
-/* Timers and thresholds. */
-enum {
-    ACDC_HALF_OPEN_MS = 60 * 1000,  /* Life of a handshake: covers the usual
-                                     * retransmissions of SYN. */
-    ACDC_HALF_OPEN_SHORT_MS = 3000, /* And of one of too many: covers the
-                                     * first. */
-    ACDC_LINGER_MS = 10 * 1000,     /* Life after FIN/FIN or RST, for what is
-                                     * still on its way. */
-    ACDC_IDLE_EVICT_MS = 60 * 1000, /* An established flow this idle goes when
-                                     * the table is full. */
-    ACDC_RTO_MIN_MS = 10,           /* The least RTO tuned for datacenters. */
-    ACDC_DUPTHRESH = 3,             /* RFC 5681. */
-    ACDC_SYN_PLAIN_FROM = 3,        /* From this transmission on a SYN goes
-                                     * without option and ECT: something on
-                                     * the path may not like them. */
-    ACDC_FEEDBACK_RESYNC = 4,       /* Impossible reports in a row after which
-                                     * counting starts anew: the network may
-                                     * have duplicated packets. */
-    ACDC_PLAUSIBLE = 1 << 24,       /* Bytes: what is further from the
-                                     * connection's present was not sent by
-                                     * the other end, see is_plausible(). */
-    ACDC_UNSEEN_MS = 60000,         /* So long after a fragment an ACK may be of
-                                     * data in it (RFC 8200 section 4.5: the
-                                     * time for reassembly). */
-    ACDC_CLOCK_SKEW_MS = 60000,     /* More than threads' clocks differ, less
-                                     * than 2^31 ms less idle_timeout. */
-    ACDC_ACTIVE_SKEW_MS = 4000,     /* Likewise, where milliseconds have 16
-                                     * bits. */
-    ACDC_BEGIN = 1 << 17,           /* Bytes, of a connection whose SYN or
-                                     * SYN-ACK may be sent again: what TCP Fast
-                                     * Open has in its first round trip. */
-    ACDC_INACTIVE_MS = 30000,       /* Longer than any RTO that the engine
-                                     * estimates. */
-    ACDC_EVICT_SCAN = 256,          /* Flows looked at to make room for one. */
-    ACDC_SYNS_MAX = 3,          /* Counters that stop there. */
-    ACDC_DUPACKS_MAX = 7,
-    ACDC_PENDING_MAX = 0xffff,
-    ACDC_SILENT_MAX = 0xffff,
-    ACDC_SILENT_UNIT = 64,      /* Bytes, of acdc_flow_in.silent. */
-    ACDC_LOST_UNIT = 16,        /* Likewise of 'lost'. */
-    ACDC_PROMPT_ACKS = 24,      /* So many in a row show a far guest that does
-                                 * not delay them: more than the 16 segments
-                                 * after a handshake for which Linux does not
-                                 * anyway (TCP_MAX_QUICKACKS). */
-    ACDC_DELAYED_ACK_US = 5000, /* Less than any stack's timer for them. */
-    ACDC_RTT_BUCKETS = 192,         /* 8 an octave, from 1 us. */
-    ACDC_RTT_SKEW_US = 1000000,     /* As ACDC_CLOCK_SKEW_MS, of what is timed:
-                                     * 24 bits, 16.8 s. */
-    ACDC_RTT_MOST_US = 1 << 23,     /* What takes longer says nothing. */
-};
-
-/* acdc_flow.flags. */
-enum {
-    ACDC_F_PLAIN = 1 << 0,          /* The parameters in force have the window of
-                                     * a capable flow enforced, and not a small
-                                     * one. */
-    ACDC_F_DEAD = 1 << 1,           /* Unlinked: touch nothing but the lock. */
-    ACDC_F_OFFERED = 1 << 2,        /* We sent the capability, once. */
-    ACDC_F_PEER = 1 << 3,           /* The other end sent it, once. */
-    ACDC_F_CAPABLE = 1 << 4,        /* Both, and feedback comes. */
-    ACDC_F_WSCALE_GUEST = 1 << 5,   /* Option on the guest's SYN. */
-    ACDC_F_WSCALE_PEER = 1 << 6,    /* Option on the peer's SYN. */
-    ACDC_F_SACK_GUEST = 1 << 7,
-    ACDC_F_SACK_PEER = 1 << 8,
-    ACDC_F_ECN_SYN = 1 << 9,        /* ECN-setup SYN, RFC 3168. */
-    ACDC_F_GUEST_ECN = 1 << 10,     /* And ECN-setup SYN-ACK. */
-    ACDC_F_RTT_PENDING = 1 << 11,   /* A segment is being timed; then
-                                     * ACDC_F_RTT_NEXT is not set. */
-    ACDC_F_EDGE = 1 << 12,          /* right_edge and peer_edge are valid. */
-    ACDC_F_FIN_GUEST = 1 << 13,     /* snd_nxt is the number after a FIN. */
-    ACDC_F_FIN_PEER = 1 << 14,      /* And rcv_nxt. */
-    ACDC_F_RX_CE = 1 << 15,         /* CE state of the data to the guest. */
-    ACDC_F_RX_NEWS = 1 << 16,       /* It changed since the last feedback. */
-    ACDC_F_COUNTED = 1 << 17,       /* In the tenant's capable or fallback
-                                     * count. */
-    ACDC_F_LAW = 1 << 18,           /* 'law' was started. */
-    ACDC_F_REUSED = 1 << 19,        /* The guest sent a SYN on a connection it
-                                     * had, see egress_locked(). */
-    ACDC_F_MSS_ALIGNED = 1 << 20,   /* The guest was told a smaller MSS. */
-    ACDC_F_SHRUNK = 1 << 21,        /* The guest was once told a window that
-                                     * ends before what it had sent, see
-                                     * renumber_ack(). */
-    ACDC_F_DOUBT = 1 << 22,         /* The guest sent again as after a timeout;
-                                     * maybe nothing was lost. */
-    ACDC_F_BOTH_WAYS = 1 << 23,     /* The guest once got data while its own
-                                     * was in flight. */
-    ACDC_F_SOLICITED = 1 << 24,     /* The last data of the guest's was sent
-                                     * with CWR, see solicit_ack(). */
-    ACDC_F_RTT_NEXT = 1 << 25,      /* The next one of new data will be, see
-                                     * acdc_flow_time_next(). */
-    ACDC_F_BEHIND = 1 << 26,        /* The guest does not know snd_una yet, of
-                                     * which a FACK told. */
-    ACDC_F_SACK_LOSS = 1 << 27,     /* SACK showed loss in this window. */
-    ACDC_F_WSCALE_SHIFT = 28,       /* Of the guest's windows, four bits, see
-                                     * acdc_flow_guest_wscale(). */
-};
-
-/* One connection of one port.  There may be millions: numbers have as many bits
- * as they need, what is not needed at the same time shares memory, and it is in
- * two parts (see acdc_flow_in()).
- *
- * This one is all that most packets from the guest need, and all that both
- * directions write with each packet: 64 bytes in userspace, a cache line, so that
- * where the directions are on different processors a single one goes to and
- * fro. */
-struct acdc_flow {
-    /* Found by, immutable but for 'next' (table lock, RCU). */
-    acdc_link next;
-    uint32_t ports;             /* be.  Local and remote, as in a packet of the
-                                 * guest. */
-    uint32_t addrs[2];          /* be.  Likewise of IPv4.  IPv6: a hash of those
-                                 * in struct acdc_flow6.  See
-                                 * acdc_flow_addrs(). */
-    acdc_lock_t lock;           /* In a word with nothing that compilers would
-                                 * ask for at once with 'flags'. */
-
-    /* All that follows but 'port_key', and of the other part: 'lock'. */
-    uint8_t state : 3;          /* enum acdc_flow_state. */
-    uint8_t bad_feedback : 2;   /* Impossible reports in a row. */
-    uint8_t dupacks : 3;
-    uint16_t port_key;          /* acdc_port.idx times 2, plus 1: IPv6.  Found
-                                 * by, immutable. */
-    uint16_t mss;               /* Smaller of both MSS options. */
-    uint16_t policy_gen;        /* Of the policy 'rule' comes from. */
-    uint32_t flags;             /* ACDC_F_*. */
-    uint32_t rule : 9;          /* Whose parameters it has, see struct
-                                 * acdc_policy. */
-    uint32_t seen : 23;         /* Last packet, see acdc_flow_idle_ms(). */
-    union {
-        struct acdc_rcu rcu;    /* When dead. */
-        struct {
-            /* Sender side: data of the guest. */
-            uint32_t snd_una;   /* In the handshake the guest's ISS. */
-            uint32_t snd_nxt;
-            uint32_t rtt_us : 24;       /* When what is timed was sent. */
-            uint32_t peer_wscale : 4;   /* The peer's windows. */
-            uint32_t out_wscale : 4;    /* What the guest believes that is. */
-            uint32_t peer_edge; /* Highest ever offered by the peer. */
-            /* Receiver side: data to the guest. */
-            uint32_t rcv_nxt;   /* Highest seen. */
-            uint32_t rx_total;  /* Payload bytes. */
-        };
-    };
-    uint32_t rx_ce;             /* Of rx_total, marked. */
-    uint16_t rx_pending;        /* Payload bytes since the last feedback sent,
-                                 * up to ACDC_PENDING_MAX. */
-    uint16_t active;            /* Milliseconds.  Data of the guest sent or
-                                 * acknowledged, see acdc_flow_inactive_ms(). */
-};
-
-/* The other part: what packets to the guest need.  56 bytes. */
-struct acdc_flow_in {
-    uint32_t srtt_us8 : 24;     /* Smoothed round-trip time, RFC 6298,
-                                 * microseconds times 8. */
-    uint32_t n_syns : 2;        /* Transmissions of the guest's SYN. */
-    uint32_t prompt_acks : 5;   /* Of one segment, in a row, up to
-                                 * ACDC_PROMPT_ACKS, see
-                                 * acdc_flow_is_prompt(). */
-    uint32_t delays : 1;        /* The far guest did not acknowledge at once
-                                 * what had CWR when it mattered. */
-    uint32_t tx_beyond;         /* See acdc_flow_tx_total(). */
-    uint32_t right_edge;        /* Highest ever offered to the guest. */
-    uint16_t peer_window;       /* Window field of the last ACK, raw, ... */
-    uint16_t out_window;        /* ... and as the guest got it. */
-    struct acdc_law law;        /* Only ACKs need what is behind 'wnd', and
-                                 * what follows. */
-    uint32_t fb_total, fb_ce;   /* Last feedback got. */
-    union {
-        uint32_t irs;           /* In the handshake: of the peer. */
-        struct {                /* After it: */
-            uint16_t silent;    /* Acknowledged since the last feedback got,
-                                 * up to ACDC_SILENT_MAX. */
-            uint16_t lost;      /* Payload sent and never received, when last
-                                 * known. */
-        };
-    };
-};
-
-/* And a third one of IPv6: its addresses, be. */
-struct acdc_flow6 {
-    uint8_t laddr[16], raddr[16];
-};
-
-/* Bytes, with all parts. */
-static inline size_t
-acdc_flow_size(bool v6)
-{
-    return sizeof(struct acdc_flow) + sizeof(struct acdc_flow_in)
-           + (v6 ? sizeof(struct acdc_flow6) : 0);
-}
-
-/* Policy: immutable, replaced as a whole. */
-struct acdc_policy {
-    struct acdc_rcu rcu;
-    uint16_t gen;               /* Differs from those before it that a flow
-                                 * may still have, never 0. */
-    uint32_t max_half_open;
-    uint32_t n_rules;
-    struct acdc_rule rules[];   /* By falling priority, and behind them one
-                                 * that all flows match: the tenant's own
-                                 * parameters. */
-};
-
-/* Counters of one thread or CPU. */
-struct acdc_slot_stats {
-    acdc_a64 counters[ACDC_N_COUNTERS];
-    acdc_a64 rtt[ACDC_RTT_BUCKETS];
-    acdc_a32 grouping;          /* See acdc_group(). */
-    char apart[ACDC_APART];     /* From the next one. */
-};
-
-struct acdc_tenant {
-    struct acdc_rcu rcu;
-    struct acdc_tenant *next;   /* Configuration thread; RCU for readers. */
-    struct acdc *acdc;
-    struct acdc_policy *policy; /* RCU. */
-    struct acdc_slot_stats *slots;      /* ACDC_N_SLOTS of them. */
-    acdc_count_t n_flows, n_half_open, n_capable, n_fallback, n_ports;
-    uint32_t no_victim_ms;      /* When it last found nothing to evict;
-                                 * acdc.lock. */
-    char name[ACDC_NAME_LEN];
-};
-
-struct acdc_port {
-    struct acdc_rcu rcu;
-    struct acdc_port *next;     /* As in acdc_tenant. */
-    struct acdc *acdc;
-    struct acdc_tenant *owner;  /* Immutable. */
-    struct acdc_tenant *tenant; /* The same, NULL once unbound; RCU, written
-                                 * under acdc.lock. */
-    acdc_a32 mtu;
-    acdc_a32 unseen_ms;         /* When the guest last got TCP that the engine
-                                 * cannot follow, a fragment; 0: never. */
-    uint32_t port_no;
-    uint16_t idx;               /* In acdc_port_dir. */
-    acdc_count_t n_flows;
-    char name[ACDC_NAME_LEN];
-};
-
-/* Ports by acdc_port.idx, so that a flow need not have a pointer.  A port stays
- * here until it is freed: who has one of its flows under RCU finds it. */
-struct acdc_port_dir {
-    struct acdc_rcu rcu;
-    uint32_t size;
-    struct acdc_port *ports[];  /* acdc.lock to write, and for as long as it is
-                                 * copied to a larger one; NULL: free, which
-                                 * only the configuration thread changes. */
-};
-
-enum { ACDC_PORTS_MAX = 1 << 15 };      /* See acdc_flow.port_key. */
+#include "acdc-policy.h"
 
 struct acdc_table {
     struct acdc_rcu rcu;
@@ -310,52 +58,6 @@ struct acdc_ctx {
     uint32_t counters[ACDC_N_COUNTERS]; /* ... added to 'slot' at the end. */
 };
 
-static inline uint64_t
-acdc_flow_addrs(const struct acdc_flow *f)
-{
-    return acdc_load64(f->addrs);
-}
-
-static inline bool
-acdc_flow_is_v6(const struct acdc_flow *f)
-{
-    return f->port_key & 1;
-}
-
-static inline struct acdc_flow_in *
-acdc_flow_in(const struct acdc_flow *f)
-{
-#ifdef ACDC_ARENA
-    return acdc_arena_in(f);
-#else
-    return (struct acdc_flow_in *) (f + 1);
-#endif
-}
-
-static inline struct acdc_flow6 *
-acdc_flow6(const struct acdc_flow *f)
-{
-#ifdef ACDC_ARENA
-    return acdc_arena6(f);
-#else
-    return (struct acdc_flow6 *) (acdc_flow_in(f) + 1);
-#endif
-}
-
-/* For people. */
-static inline uint8_t
-acdc_flow_guest_wscale(const struct acdc_flow *f)
-{
-    return (uint8_t) (f->flags >> ACDC_F_WSCALE_SHIFT);
-}
-
-static inline void
-acdc_flow_set_guest_wscale(struct acdc_flow *f, uint8_t wscale)
-{
-    f->flags &= (1u << ACDC_F_WSCALE_SHIFT) - 1;
-    f->flags |= (uint32_t) wscale << ACDC_F_WSCALE_SHIFT;
-}
-
 /* RCU read section. */
 static inline struct acdc_port *
 acdc_flow_port(const struct acdc *a, const struct acdc_flow *f)
@@ -363,23 +65,6 @@ acdc_flow_port(const struct acdc *a, const struct acdc_flow *f)
     const struct acdc_port_dir *dir = acdc_ptr_load(&a->port_dir);
 
     return acdc_ptr_load(&dir->ports[f->port_key / 2]);
-}
-
-/* Milliseconds from 'since' to 'now', which may be weeks.  0 if that is
- * negative: another thread's clock may be a little ahead of ours. */
-static inline uint32_t
-elapsed_ms(uint32_t now_ms, uint32_t since_ms)
-{
-    uint32_t elapsed = now_ms - since_ms;
-
-    return elapsed < (uint32_t) -ACDC_CLOCK_SKEW_MS ? elapsed : 0;
-}
-
-/* Whether 'seq' is less than 16 MB from 'now', where the connection is. */
-static inline bool
-seq_plausible(uint32_t seq, uint32_t now)
-{
-    return seq - now + ACDC_PLAUSIBLE < 2u * ACDC_PLAUSIBLE;
 }
 
 /* The counters that most packets add to: acdc_process() takes it that they were
@@ -435,28 +120,6 @@ struct acdc_end {
 void acdc_flow_ends(const struct acdc_flow *, struct acdc_end *local,
                     struct acdc_end *remote);
 
-/* acdc-policy.c ------------------------------------------------------------ */
-
-/* Index of the first rule that matches. */
-uint32_t acdc_policy_match(const struct acdc_policy *,
-                           const struct acdc_flow *);
-
-static inline const struct acdc_params *
-acdc_policy_params(const struct acdc_policy *policy, uint32_t rule)
-{
-    return &policy->rules[rule].params;
-}
-
-/* Whether a flow's 'rule' is of 'policy'.  Generations have 16 bits and come
- * round, but not before the sweeper has been at the flow, see
- * acdc_flow_forget(). */
-static inline bool
-acdc_flow_has_policy(const struct acdc_flow *f,
-                     const struct acdc_policy *policy)
-{
-    return f->policy_gen == policy->gen;
-}
-
 /* acdc-stats.c ------------------------------------------------------------- */
 
 /* For the tenant's percentiles, once acdc_rtt_flush() was called. */
@@ -478,66 +141,12 @@ bool acdc_synack_egress(struct acdc_ctx *, struct acdc_pkt *,
 bool acdc_synack_ingress(struct acdc_ctx *, struct acdc_pkt *,
                          struct acdc_flow *, const struct acdc_params *);
 
-/* Times.  They have few bits and come round; acdc_flow_forget() keeps them from
- * it. ----------------------------------------------------------------------- */
-
-/* 'seen' counts units of so many milliseconds, 2^31 of these in all: more than
- * any idle_timeout. */
-enum { ACDC_SEEN_UNIT = 256, ACDC_SEEN_MASK = (1 << 23) - 1 };
-
-static inline uint32_t
-acdc_seen(uint32_t now_ms)
-{
-    return now_ms / ACDC_SEEN_UNIT & ACDC_SEEN_MASK;
-}
-
 /* Most packets need not write it. */
 static inline void
 acdc_flow_see(const struct acdc_ctx *ctx, struct acdc_flow *f)
 {
     if (f->seen != ctx->seen) {
         f->seen = ctx->seen;
-    }
-}
-
-/* Milliseconds without a packet: it may be up to two units more, so that no flow
- * goes before its time. */
-static inline uint32_t
-acdc_flow_idle_ms(const struct acdc_flow *f, uint32_t now_ms)
-{
-    uint32_t units = (acdc_seen(now_ms) - f->seen) & ACDC_SEEN_MASK;
-
-    /* Another thread's clock may be a little ahead of ours. */
-    if (!units
-        || units > ACDC_SEEN_MASK - ACDC_CLOCK_SKEW_MS / ACDC_SEEN_UNIT) {
-        return 0;
-    }
-    return (units - 1) * ACDC_SEEN_UNIT + 1;
-}
-
-/* Milliseconds in which no data of the guest was sent or acknowledged; exact up
- * to ACDC_INACTIVE_MS. */
-static inline uint32_t
-acdc_flow_inactive_ms(const struct acdc_flow *f, uint32_t now_ms)
-{
-    uint16_t inactive = (uint16_t) (now_ms - f->active);
-
-    return inactive < 0x10000 - ACDC_ACTIVE_SKEW_MS ? inactive : 0;
-}
-
-/* What a flow must not remember for too long: to be called every 30 s, of a flow
- * that gets no packets as well.  'policy' is its tenant's.  Where the sweeper takes
- * longer, with more than some 8 million flows, one that was inactive for 65 s may
- * seem to be active, and miss the restart after idle. */
-static inline void
-acdc_flow_forget(struct acdc_flow *f, const struct acdc_policy *policy,
-                 uint32_t now_ms)
-{
-    if (acdc_flow_inactive_ms(f, now_ms) > ACDC_INACTIVE_MS) {
-        f->active = (uint16_t) (now_ms - ACDC_INACTIVE_MS);
-    }
-    if (f->policy_gen && !acdc_flow_has_policy(f, policy)) {
-        f->policy_gen = 0;
     }
 }
 
@@ -558,21 +167,7 @@ acdc_flow_params(const struct acdc_ctx *ctx, struct acdc_flow *f)
 enum acdc_algorithm acdc_flow_algorithm(const struct acdc_flow *,
                                         const struct acdc_params *);
 
-/* Whether packets may be changed for more than to hide what is ours, ... */
-static inline bool
-acdc_params_enforce(const struct acdc_params *params)
-{
-    return params->enabled && params->mode == ACDC_MODE_ENFORCE;
-}
-
-/* ... what a guest may not send dropped, ... */
-static inline bool
-acdc_params_police(const struct acdc_params *params)
-{
-    return params->police && acdc_params_enforce(params);
-}
-
-/* ... the window of the guest's data enforced, ... */
+/* Whether the window of the guest's data is enforced, ... */
 static inline bool
 acdc_flow_enforced(const struct acdc_flow *f, const struct acdc_params *params)
 {
@@ -588,15 +183,6 @@ acdc_flow_marked(const struct acdc_flow *f, const struct acdc_params *params)
 {
     return acdc_params_enforce(params) && params->algorithm != ACDC_ALG_NONE
            && (f->flags & ACDC_F_CAPABLE);
-}
-
-/* Whether the far guest is known to acknowledge at once what has CWR. */
-static inline bool
-acdc_flow_is_prompt(const struct acdc_flow *f)
-{
-    struct acdc_flow_in *in = acdc_flow_in(f);
-
-    return in->prompt_acks == ACDC_PROMPT_ACKS;
 }
 
 /* What the law gets to know of an event that is no ACK. */
@@ -621,66 +207,6 @@ acdc_flow_facts(const struct acdc_ctx *ctx, const struct acdc_flow *f,
     };
 }
 
-/* Payload bytes that the guest sent, with retransmissions.  It grows as snd_nxt
- * does but for these, and has no field of its own that all data would write. */
-static inline uint32_t
-acdc_flow_tx_total(const struct acdc_flow *f)
-{
-    return f->snd_nxt + acdc_flow_in(f)->tx_beyond;
-}
-
-static inline void
-acdc_flow_set_tx_total(struct acdc_flow *f, uint32_t total)
-{
-    acdc_flow_in(f)->tx_beyond = total - f->snd_nxt;
-}
-
-/* Round-trip times.  One segment is timed at once, the first of new data that is
- * sent after this: as soon as more than law.timed_end is acknowledged, which is
- * snd_nxt now, its time is known.  To be called with no cut in force, or with one
- * made just now: that ends what was being timed, as its end is in the same
- * field, and has the same value. */
-static inline void
-acdc_flow_time_next(struct acdc_flow *f)
-{
-    struct acdc_flow_in *in = acdc_flow_in(f);
-
-    in->law.timed_end = f->snd_nxt;
-    f->flags = (f->flags & ~(uint32_t) ACDC_F_RTT_PENDING) | ACDC_F_RTT_NEXT;
-}
-
-static inline bool
-acdc_state_is_half_open(enum acdc_flow_state state)
-{
-    return state == ACDC_FLOW_SYN_SENT || state == ACDC_FLOW_SYN_RECEIVED;
-}
-
-static inline bool
-acdc_flow_in_handshake(const struct acdc_flow *f)
-{
-    return acdc_state_is_half_open((enum acdc_flow_state) f->state);
-}
-
-/* Whether 'seq' is the ISS of the guest, for a SYN or SYN-ACK sent again.  After
- * the handshake it is not known, but that a new one is as near, 2^17 of 2^32, is
- * unlikely. */
-static inline bool
-acdc_flow_is_iss(const struct acdc_flow *f, uint32_t seq)
-{
-    return acdc_flow_in_handshake(f) ? seq == f->snd_una
-                                     : f->snd_una - seq <= ACDC_BEGIN;
-}
-
-/* Likewise of the peer. */
-static inline bool
-acdc_flow_is_irs(const struct acdc_flow *f, uint32_t seq)
-{
-    struct acdc_flow_in *in = acdc_flow_in(f);
-
-    return acdc_flow_in_handshake(f) ? seq == in->irs
-                                     : f->rcv_nxt - seq <= ACDC_BEGIN;
-}
-
 void acdc_flow_start_law(const struct acdc_ctx *, struct acdc_flow *,
                          const struct acdc_params *);
 uint32_t acdc_flow_rto_ms(const struct acdc_flow *);
@@ -698,15 +224,6 @@ acdc_flow_is_overdue(const struct acdc_ctx *ctx, const struct acdc_flow *f)
  * from here on there is none. */
 void acdc_flow_note_delay(struct acdc_ctx *, struct acdc_flow *,
                           const struct acdc_params *);
-/* Whether such a window was in use. */
-static inline bool
-acdc_flow_is_small(const struct acdc_flow *f)
-{
-    struct acdc_flow_in *in = acdc_flow_in(f);
-
-    return acdc_flow_is_prompt(f) && in->law.wnd < 2u * f->mss;
-}
-
 /* Loss was inferred. */
 void acdc_flow_loss(struct acdc_ctx *, struct acdc_flow *,
                     const struct acdc_facts *);

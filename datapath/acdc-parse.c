@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+
+/* Reading what acdc-parse.h does not have in line. */
+
+#include "acdc-parse.h"
+
+/* Finds the IP header behind Ethernet and VLAN tags. */
+static bool
+parse_ethernet(const struct acdc_pkt *p, uint16_t *ofs, uint16_t *type)
+{
+    unsigned int n_vlans;
+
+    *ofs = ACDC_ETH_HLEN;
+    if (p->hlen < ACDC_ETH_HLEN) {
+        return false;
+    }
+    *type = acdc_get16(p->data + 12);
+    for (n_vlans = 0; n_vlans < ACDC_MAX_VLANS; n_vlans++) {
+        if (*type != ACDC_ETHERTYPE_VLAN && *type != ACDC_ETHERTYPE_QINQ) {
+            break;
+        }
+        if (p->hlen < *ofs + (unsigned int) ACDC_VLAN_HLEN) {
+            return false;
+        }
+        *type = acdc_get16(p->data + *ofs + 2);
+        *ofs = (uint16_t) (*ofs + ACDC_VLAN_HLEN);
+    }
+    return true;
+}
+
+/* Sets '*ip_hlen', with IPv6 extension headers, and '*ip_len'.  Returns the
+ * counter that says why not, or ACDC_N_COUNTERS. */
+static inline enum acdc_counter
+parse_ip4(const struct acdc_pkt *p, uint32_t avail, uint32_t *ip_hlen,
+          uint32_t *ip_len)
+{
+    const uint8_t *ip = acdc_pkt_ip(p);
+
+    if (avail < ACDC_IP4_HLEN || ip[0] >> 4 != 4) {
+        return ACDC_C_UNTOUCHED_LENGTH;
+    }
+    *ip_hlen = (ip[0] & 0xf) * 4u;
+    *ip_len = acdc_get16(ip + 2);
+    if (*ip_hlen < ACDC_IP4_HLEN || *ip_hlen > avail || *ip_len < *ip_hlen) {
+        return ACDC_C_UNTOUCHED_LENGTH;
+    }
+    if (acdc_get16(ip + 6) & ACDC_IP4_FRAGMENT) {
+        return ACDC_C_UNTOUCHED_FRAGMENT;
+    }
+    if (ip[9] != ACDC_IPPROTO_TCP) {
+        return ip[9] == ACDC_IPPROTO_ESP || ip[9] == ACDC_IPPROTO_AH
+               ? ACDC_C_UNTOUCHED_IPSEC : ACDC_C_UNTOUCHED_NOT_TCP;
+    }
+    return ACDC_N_COUNTERS;
+}
+
+static enum acdc_counter
+parse_ip6(const struct acdc_pkt *p, uint32_t avail, uint32_t *ip_hlen,
+          uint32_t *ip_len)
+{
+    const uint8_t *ip = acdc_pkt_ip(p);
+    uint32_t ofs = ACDC_IP6_HLEN;
+    uint8_t next;
+
+    if (avail < ACDC_IP6_HLEN || ip[0] >> 4 != 6) {
+        return ACDC_C_UNTOUCHED_LENGTH;
+    }
+    *ip_len = ACDC_IP6_HLEN + (uint32_t) acdc_get16(ip + 4);
+    next = ip[6];
+    /* Extension headers in front of TCP (RFC 8200 section 4).  Each takes at
+     * least 8 bytes, so this ends. */
+    while (next != ACDC_IPPROTO_TCP) {
+        switch (next) {
+        case ACDC_IPPROTO_HOPOPTS:
+        case ACDC_IPPROTO_ROUTING:
+        case ACDC_IPPROTO_DSTOPTS:
+            if (avail < ofs + 8) {
+                return ACDC_C_UNTOUCHED_LENGTH;
+            }
+            next = ip[ofs];
+            ofs += 8u + ip[ofs + 1] * 8u;
+            if (ofs > *ip_len || ofs > avail || ofs > 0xffffu - p->l3_ofs) {
+                return ACDC_C_UNTOUCHED_LENGTH;
+            }
+            break;
+        case ACDC_IPPROTO_FRAGMENT:
+            return ACDC_C_UNTOUCHED_FRAGMENT;
+        case ACDC_IPPROTO_ESP:
+        case ACDC_IPPROTO_AH:
+            return ACDC_C_UNTOUCHED_IPSEC;
+        default:
+            return ACDC_C_UNTOUCHED_NOT_TCP;
+        }
+    }
+    *ip_hlen = ofs;
+    return ACDC_N_COUNTERS;
+}
+
+static void
+parse_our_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len)
+{
+    if (len == ACDC_OPT_CAP_LEN && !p->cap_ofs) {
+        p->cap_ofs = (uint8_t) ofs;
+        p->opt_flags |= ACDC_O_CAPABILITY;
+    } else if (len == ACDC_OPT_FB_LEN && !p->fb_ofs) {
+        p->fb_ofs = (uint8_t) ofs;
+        p->opt_flags |= ACDC_O_FEEDBACK;
+    } else {
+        p->opt_flags |= ACDC_O_OTHER;
+    }
+}
+
+enum acdc_counter
+acdc_pkt_walk_options(struct acdc_pkt *p, uint16_t exid)
+{
+    const uint8_t *tcp = acdc_pkt_tcp(p);
+    unsigned int ofs = ACDC_TCP_HLEN;
+
+    p->options = 0;
+    p->opt_flags = ACDC_O_PLACES;
+    while (ofs < p->tcp_hlen) {
+        uint8_t kind = tcp[ofs];
+        uint8_t len;
+
+        if (kind == ACDC_TCPOPT_EOL) {
+            break;
+        }
+        if (kind == ACDC_TCPOPT_NOP) {
+            ofs++;
+            continue;
+        }
+        if (ofs + 2 > p->tcp_hlen) {
+            return ACDC_C_UNTOUCHED_OPTIONS;
+        }
+        len = tcp[ofs + 1];
+        if (len < 2 || ofs + len > p->tcp_hlen) {
+            return ACDC_C_UNTOUCHED_OPTIONS;
+        }
+        switch (kind) {
+        case ACDC_TCPOPT_MSS:
+            if (len != 4) {
+                return ACDC_C_UNTOUCHED_OPTIONS;
+            }
+            p->mss = acdc_get16(tcp + ofs + 2);
+            p->opt_flags |= ACDC_O_MSS;
+            break;
+        case ACDC_TCPOPT_WSCALE:
+            if (len != 3) {
+                return ACDC_C_UNTOUCHED_OPTIONS;
+            }
+            p->wscale = tcp[ofs + 2];
+            p->ws_ofs = (uint8_t) (ofs + 2);
+            p->opt_flags |= ACDC_O_WSCALE;
+            break;
+        case ACDC_TCPOPT_SACK_OK:
+            if (len != 2) {
+                return ACDC_C_UNTOUCHED_OPTIONS;
+            }
+            p->opt_flags |= ACDC_O_SACK_OK;
+            break;
+        case ACDC_TCPOPT_SACK:
+            if ((len - 2) % 8) {
+                return ACDC_C_UNTOUCHED_OPTIONS;
+            }
+            p->sack_ofs = (uint8_t) ofs;
+            p->opt_flags |= ACDC_O_SACK;
+            break;
+        case ACDC_TCPOPT_TIMESTAMP:
+            if (len != ACDC_TCPOPT_TIMESTAMP_LEN) {
+                return ACDC_C_UNTOUCHED_OPTIONS;
+            }
+            p->ts_ofs = (uint8_t) ofs;
+            p->opt_flags |= ACDC_O_TIMESTAMP;
+            break;
+        case ACDC_TCPOPT_MD5:
+        case ACDC_TCPOPT_AO:
+            return ACDC_C_UNTOUCHED_SIGNED;
+        case ACDC_OPT_KIND:
+            if (len >= ACDC_OPT_BODY_OFS
+                && acdc_get16(tcp + ofs + ACDC_OPT_EXID_OFS) == exid) {
+                parse_our_option(p, ofs, len);
+            }
+            break;
+        default:
+            break;
+        }
+        ofs += len;
+    }
+    return ACDC_N_COUNTERS;
+}
+
+/* Finds the IP header, sets 'l3_ofs', '*ip_hlen' and '*ip_len'.  Returns as
+ * parse_ip4(). */
+static enum acdc_counter
+parse_network(struct acdc_pkt *p, uint32_t *ip_hlen, uint32_t *ip_len)
+{
+    uint16_t type = p->ethertype;
+    uint32_t avail;
+
+    if (!type && !parse_ethernet(p, &p->l3_ofs, &type)) {
+        return ACDC_C_UNTOUCHED_LENGTH;
+    }
+    if (type != ACDC_ETHERTYPE_IP4 && type != ACDC_ETHERTYPE_IP6) {
+        return ACDC_C_UNTOUCHED_NOT_TCP;
+    }
+    if (p->hlen <= p->l3_ofs) {
+        return ACDC_C_UNTOUCHED_LENGTH;
+    }
+    avail = p->hlen - p->l3_ofs;
+    return type == ACDC_ETHERTYPE_IP4 ? parse_ip4(p, avail, ip_hlen, ip_len)
+                                      : parse_ip6(p, avail, ip_hlen, ip_len);
+}
+
+/* acdc_pkt_is_usual() for IPv6, without extension headers. */
+static inline bool
+is_usual6(const struct acdc_pkt *p)
+{
+    const uint8_t *ip = p->data + ACDC_ETH_HLEN;
+
+    return !p->ethertype
+           && p->hlen >= ACDC_ETH_HLEN + ACDC_IP6_HLEN + ACDC_TCP_HLEN
+           && acdc_get16(ip - 2) == ACDC_ETHERTYPE_IP6
+           && ip[0] >> 4 == 6 && ip[6] == ACDC_IPPROTO_TCP;
+}
+
+enum acdc_counter
+acdc_pkt_parse_unusual(struct acdc_pkt *p, uint16_t exid)
+{
+    uint32_t ip_hlen, ip_len;
+    enum acdc_counter why;
+
+    if (acdc_likely(is_usual6(p))) {
+        const uint8_t *ip = p->data + ACDC_ETH_HLEN;
+
+        return acdc_pkt_parse_tcp(p, exid, 6, ACDC_ETH_HLEN, ACDC_IP6_HLEN,
+                                  ACDC_IP6_HLEN + (uint32_t) acdc_get16(ip + 4));
+    }
+    why = parse_network(p, &ip_hlen, &ip_len);
+    if (why != ACDC_N_COUNTERS) {
+        return why;
+    }
+    if (p->hlen - p->l3_ofs < ip_hlen + ACDC_TCP_HLEN) {
+        return ACDC_C_UNTOUCHED_LENGTH;
+    }
+    return acdc_pkt_parse_tcp(p, exid, acdc_pkt_ip(p)[0] >> 4, p->l3_ofs,
+                              ip_hlen, ip_len);
+}
