@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "acdc-dpif.h"
+#include "acdc-match.h"
 #include "acdc-ovsdb.h"
 #include "dpif.h"
 #include "odp-util.h"

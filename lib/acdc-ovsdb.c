@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "acdc-dpif.h"
+#include "acdc-match.h"
 #include "connectivity.h"
 #include "coverage.h"
 #include "dpif.h"

@@ -20,6 +20,8 @@ lib_libopenvswitch_la_SOURCES += \
 	lib/acdc-dpif.c \
 	lib/acdc-dpif.h \
 	lib/acdc-host.c \
+	lib/acdc-match.c \
+	lib/acdc-match.h \
 	lib/acdc-netdev.c \
 	lib/acdc-netdev.h \
 	lib/acdc-offload.h \

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "acdc-match.h"
 #include "sim.h"
 #include "tap.h"
 

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "acdc-match.h"
 #include "host.h"
 #include "tap.h"
 

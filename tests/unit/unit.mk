@@ -22,12 +22,13 @@ TESTS += \
 unit_all = $(notdir $(wildcard $(srcdir)/tests/unit/*.c))
 unit_objects = \
 	$(patsubst %.c,datapath/%.o,$(notdir $(wildcard $(srcdir)/datapath/*.c))) \
-	$(patsubst %.c,tests/unit/%.o,$(filter-out test-%.c,$(unit_all)))
+	$(patsubst %.c,tests/unit/%.o,$(filter-out test-%.c,$(unit_all))) \
+	lib/acdc-match.o
 unit_asan_tests = $(TESTS:build/unit/%=build/asan/%)
 unit_tsan_tests = $(TESTS:build/unit/%=build/tsan/%)
 
 unit_quiet = $(if $(filter-out 0,$(ovs_v)),,@echo "  $(1)  $@";)
-unit_compile = $(CC) -I$(srcdir)/datapath -I$(srcdir)/tests/unit \
+unit_compile = $(CC) -I$(srcdir)/datapath -I$(srcdir)/lib -I$(srcdir)/tests/unit \
 	$(CPPFLAGS) $(ACDC_CFLAGS) $(CFLAGS)
 unit_asan_flags = -O1 -g -fno-omit-frame-pointer \
 	-fsanitize=address,undefined -fno-sanitize-recover=all
@@ -58,7 +59,7 @@ build/tsan/%.tap: build/tsan/tests/unit/%.o build/tsan/libacdc.a
 	$(call unit_quiet,CCLD  )$(CC) $(CFLAGS) $(unit_tsan_flags) $(LDFLAGS) -o $@ $^ $(unit_libs)
 .SECONDARY:
 
--include $(wildcard build/*/datapath/*.d build/*/tests/unit/*.d)
+-include $(wildcard build/*/datapath/*.d build/*/lib/*.d build/*/tests/unit/*.d)
 
 # The programs alone, without Open vSwitch.
 check-unit: $(TESTS)

@@ -1,13 +1,10 @@
-// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-
-/* The language of ACDC_Rule's match column.  Userspace only: the kernel gets
- * struct acdc_match. */
+/* SPDX-License-Identifier: Apache-2.0 */
 
 #include <arpa/inet.h>
 #include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 
-#include "acdc.h"
+#include "acdc-match.h"
 
 struct text {
     const char *s;
