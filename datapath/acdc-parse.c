@@ -110,6 +110,64 @@ parse_our_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len)
     }
 }
 
+static bool
+has_right_len(uint8_t kind, unsigned int len)
+{
+    switch (kind) {
+    case ACDC_TCPOPT_MSS:
+        return len == 4;
+    case ACDC_TCPOPT_WSCALE:
+        return len == 3;
+    case ACDC_TCPOPT_SACK_OK:
+        return len == 2;
+    case ACDC_TCPOPT_SACK:
+        return (len - 2) % 8 == 0;
+    case ACDC_TCPOPT_TIMESTAMP:
+        return len == ACDC_TCPOPT_TIMESTAMP_LEN;
+    default:
+        return true;
+    }
+}
+
+/* Notes an option that has the right length. */
+static void
+note_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len,
+            uint16_t exid)
+{
+    const uint8_t *opt = acdc_pkt_tcp(p) + ofs;
+
+    switch (opt[0]) {
+    case ACDC_TCPOPT_MSS:
+        p->mss = acdc_get16(opt + 2);
+        p->opt_flags |= ACDC_O_MSS;
+        break;
+    case ACDC_TCPOPT_WSCALE:
+        p->wscale = opt[2];
+        p->ws_ofs = (uint8_t) (ofs + 2);
+        p->opt_flags |= ACDC_O_WSCALE;
+        break;
+    case ACDC_TCPOPT_SACK_OK:
+        p->opt_flags |= ACDC_O_SACK_OK;
+        break;
+    case ACDC_TCPOPT_SACK:
+        p->sack_ofs = (uint8_t) ofs;
+        p->opt_flags |= ACDC_O_SACK;
+        break;
+    case ACDC_TCPOPT_TIMESTAMP:
+        p->ts_ofs = (uint8_t) ofs;
+        p->opt_flags |= ACDC_O_TIMESTAMP;
+        break;
+    case ACDC_OPT_KIND:
+        if (len >= ACDC_OPT_BODY_OFS
+            && acdc_get16(opt + ACDC_OPT_EXID_OFS) == exid) {
+            parse_our_option(p, ofs, len);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
 enum acdc_counter
 acdc_pkt_walk_options(struct acdc_pkt *p, uint16_t exid)
 {
@@ -133,57 +191,13 @@ acdc_pkt_walk_options(struct acdc_pkt *p, uint16_t exid)
             return ACDC_C_UNTOUCHED_OPTIONS;
         }
         len = tcp[ofs + 1];
-        if (len < 2 || ofs + len > p->tcp_hlen) {
+        if (len < 2 || ofs + len > p->tcp_hlen || !has_right_len(kind, len)) {
             return ACDC_C_UNTOUCHED_OPTIONS;
         }
-        switch (kind) {
-        case ACDC_TCPOPT_MSS:
-            if (len != 4) {
-                return ACDC_C_UNTOUCHED_OPTIONS;
-            }
-            p->mss = acdc_get16(tcp + ofs + 2);
-            p->opt_flags |= ACDC_O_MSS;
-            break;
-        case ACDC_TCPOPT_WSCALE:
-            if (len != 3) {
-                return ACDC_C_UNTOUCHED_OPTIONS;
-            }
-            p->wscale = tcp[ofs + 2];
-            p->ws_ofs = (uint8_t) (ofs + 2);
-            p->opt_flags |= ACDC_O_WSCALE;
-            break;
-        case ACDC_TCPOPT_SACK_OK:
-            if (len != 2) {
-                return ACDC_C_UNTOUCHED_OPTIONS;
-            }
-            p->opt_flags |= ACDC_O_SACK_OK;
-            break;
-        case ACDC_TCPOPT_SACK:
-            if ((len - 2) % 8) {
-                return ACDC_C_UNTOUCHED_OPTIONS;
-            }
-            p->sack_ofs = (uint8_t) ofs;
-            p->opt_flags |= ACDC_O_SACK;
-            break;
-        case ACDC_TCPOPT_TIMESTAMP:
-            if (len != ACDC_TCPOPT_TIMESTAMP_LEN) {
-                return ACDC_C_UNTOUCHED_OPTIONS;
-            }
-            p->ts_ofs = (uint8_t) ofs;
-            p->opt_flags |= ACDC_O_TIMESTAMP;
-            break;
-        case ACDC_TCPOPT_MD5:
-        case ACDC_TCPOPT_AO:
+        if (kind == ACDC_TCPOPT_MD5 || kind == ACDC_TCPOPT_AO) {
             return ACDC_C_UNTOUCHED_SIGNED;
-        case ACDC_OPT_KIND:
-            if (len >= ACDC_OPT_BODY_OFS
-                && acdc_get16(tcp + ofs + ACDC_OPT_EXID_OFS) == exid) {
-                parse_our_option(p, ofs, len);
-            }
-            break;
-        default:
-            break;
         }
+        note_option(p, ofs, len, exid);
         ofs += len;
     }
     return ACDC_N_COUNTERS;

@@ -390,9 +390,7 @@ static inline void acdc_link_store(acdc_link *l, struct acdc_flow *f)
     acdc_ptr_store(l, f ? acdc_link_of(f) : (acdc_link) 0);
 }
 
-/* What the host provides. ------------------------------------------------ */
-
-struct acdc_pkt;
+/* What the host provides; for packets see acdc.h. -------------------------- */
 
 /* Called after all readers that may still hold the object are done: the
  * object starts with this. */
@@ -420,28 +418,6 @@ void acdc_host_free(void *p);
  * in its place there. */
 struct acdc_flow *acdc_host_alloc_flow(size_t size, bool v6);
 void acdc_host_free_flow(struct acdc_flow *);
-
-/* Makes room for 'n' bytes in front of the packet, or takes the first 'n'
- * bytes away.  Both update 'p->data', 'p->len' and 'p->hlen' and return the
- * new first byte (all header bytes the engine was shown stay linear and
- * writable), or NULL when there is no memory, with the packet unchanged.  The
- * engine moves the headers itself. */
-uint8_t *acdc_host_push(struct acdc_pkt *p, unsigned int n);
-uint8_t *acdc_host_pull(struct acdc_pkt *p, unsigned int n);
-
-/* Cuts the last 'n' bytes off.  All of the packet is linear and writable, and
- * stays where it is.  Updates 'p->len' and 'p->hlen'. */
-void acdc_host_trim(struct acdc_pkt *p, unsigned int n);
-
-/* Called once before the first write to a packet of which it is not known
- * ('p->writable' is ACDC_W_UNKNOWN): makes the first 'p->hlen' bytes private to
- * this packet (an skb may be cloned) and updates 'p->data'.  False when there
- * is no memory. */
-bool acdc_host_writable(struct acdc_pkt *p);
-
-/* A new packet of 'len' bytes (zeroed is not required) that goes the same way
- * as 'like', before it.  Returns its first byte to fill, or NULL. */
-uint8_t *acdc_host_inject(struct acdc_pkt *like, unsigned int len);
 
 /* A random 32-bit seed for the hash, once per engine. */
 uint32_t acdc_host_seed(void);

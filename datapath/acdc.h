@@ -248,6 +248,31 @@ acdc_pkt_init(struct acdc_pkt *p, uint8_t *data, uint32_t len, uint32_t hlen)
 void acdc_process(struct acdc_port *port, enum acdc_dir dir,
                   struct acdc_pkt *pkts, unsigned int n, uint64_t now);
 
+/* What the host provides for acdc_process(); for memory and time see
+ * acdc-platform.h. */
+
+/* Makes room for 'n' bytes in front of the packet, or takes the first 'n'
+ * bytes away.  Both update 'p->data', 'p->len' and 'p->hlen' and return the
+ * new first byte (all header bytes the engine was shown stay linear and
+ * writable), or NULL when there is no memory, with the packet unchanged.  The
+ * engine moves the headers itself. */
+uint8_t *acdc_host_push(struct acdc_pkt *p, unsigned int n);
+uint8_t *acdc_host_pull(struct acdc_pkt *p, unsigned int n);
+
+/* Cuts the last 'n' bytes off.  All of the packet is linear and writable, and
+ * stays where it is.  Updates 'p->len' and 'p->hlen'. */
+void acdc_host_trim(struct acdc_pkt *p, unsigned int n);
+
+/* Called once before the first write to a packet of which it is not known
+ * ('p->writable' is ACDC_W_UNKNOWN): makes the first 'p->hlen' bytes private to
+ * this packet (an skb may be cloned) and updates 'p->data'.  False when there
+ * is no memory. */
+bool acdc_host_writable(struct acdc_pkt *p);
+
+/* A new packet of 'len' bytes (zeroed is not required) that goes the same way
+ * as 'like', before it.  Returns its first byte to fill, or NULL. */
+uint8_t *acdc_host_inject(struct acdc_pkt *like, unsigned int len);
+
 /* Removes ended, idle and half-open flows whose time has come, examining at
  * most 'budget' hash buckets from where the last call stopped.  Returns true
  * when it has been through the whole table since it last returned true. */
