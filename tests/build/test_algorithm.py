@@ -12,7 +12,6 @@ import textwrap
 from pathlib import Path
 
 import pytest
-
 from test_module import headers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,9 +23,7 @@ FLAGS = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]
 
 def blocks() -> list[tuple[str, str | None, str]]:
     """Language, caption and text of the page's code blocks."""
-    pattern = (
-        r"^\.\. code-block:: (\w+)\n(?:   :caption: (\S+)\n)?\n((?:   .*\n|\n)+)"
-    )
+    pattern = r"^\.\. code-block:: (\w+)\n(?:   :caption: (\S+)\n)?\n((?:   .*\n|\n)+)"
     found = re.findall(pattern, PAGE.read_text() + "\n", re.M)
     return [(lang, caption or None, textwrap.dedent(text).strip("\n") + "\n")
             for lang, caption, text in found]  # fmt: skip
