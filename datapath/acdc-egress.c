@@ -3,7 +3,7 @@
 /* Packets from a guest: forgeries removed, the guest's data followed and
  * policed, feedback about the data it received added, the ECT mark set. */
 
-#include "acdc-table.h"
+#include "acdc-group.h"
 
 /* A guest must not be able to forge feedback: what looks like ours goes. */
 static bool

@@ -6,6 +6,7 @@
  * What most packets are goes the usual way, here; all else goes step by step,
  * acdc-ingress-steps.c. */
 
+#include "acdc-group.h"
 #include "acdc-ingress.h"
 #include "acdc-table.h"
 

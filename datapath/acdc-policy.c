@@ -256,7 +256,7 @@ unbind(struct acdc *a, struct acdc_port **link)
     acdc_unlock(&a->lock);
 
     acdc_ptr_store(link, port->next);
-    acdc_flush(a, NULL, &port->port_no);
+    acdc_table_flush(a, NULL, port);
     acdc_count_add(&port->owner->n_ports, -1);
     port->rcu.free = free_port;
     acdc_host_defer(&port->rcu);
@@ -407,6 +407,20 @@ acdc_port_unbind(struct acdc *a, uint32_t port_no)
     }
     unbind(a, pp);
     return 0;
+}
+
+/* Flush. ------------------------------------------------------------------- */
+
+uint32_t
+acdc_flush(struct acdc *a, const char *tenant, const uint32_t *port_no)
+{
+    const struct acdc_tenant *t = tenant ? find_tenant(a, tenant) : NULL;
+    struct acdc_port **pp = port_no ? find_port(a, *port_no) : NULL;
+
+    if ((tenant && !t) || (port_no && !pp)) {
+        return 0;
+    }
+    return acdc_table_flush(a, t, pp ? *pp : NULL);
 }
 
 /* Rules. ------------------------------------------------------------------- */

@@ -104,6 +104,11 @@ struct acdc_flow *acdc_flow_lookup(const struct acdc_ctx *,
  * memory or no quota left. */
 struct acdc_flow *acdc_flow_create(struct acdc_ctx *, struct acdc_pkt *,
                                    enum acdc_counter *why);
+/* Removes all flows, or those of the tenant, or of the port, and returns how many.
+ * Outside of RCU read sections, in steps between which other threads get the
+ * processor, and no further than there are such flows. */
+uint32_t acdc_table_flush(struct acdc *, const struct acdc_tenant *,
+                          const struct acdc_port *);
 /* Unlinks and frees, unless another thread did. */
 bool acdc_flow_remove(struct acdc *, struct acdc_flow *);
 /* Changes 'state' and the counts that go with it; flow's lock held.  The flow is

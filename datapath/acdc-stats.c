@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 
-/* What users get to see: names, counters, round-trip times. */
+/* What users get to see: names, counters, round-trip times, connections. */
 
-#include "acdc-private.h"
+#include "acdc-table.h"
 
 const char *const acdc_counter_names[ACDC_N_COUNTERS] = {
 #define ACDC_COUNTER(SYMBOL, NAME, DESCRIPTION) NAME,
@@ -238,4 +238,121 @@ acdc_port_info_nth(const struct acdc *a, unsigned int idx,
     memcpy(info->name, port->name, sizeof info->name);
     memcpy(info->tenant, port->owner->name, sizeof info->tenant);
     return 0;
+}
+
+/* Dump. -------------------------------------------------------------------- */
+
+/* False if 'f' is dead. */
+static bool
+flow_info(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
+          struct acdc_flow_info *fi)
+{
+    struct acdc_flow_in *in = acdc_flow_in(f);
+    const struct acdc_port *port = acdc_flow_port(a, f);
+    const struct acdc_tenant *tenant = port->owner;
+    const struct acdc_policy *policy = acdc_ptr_load(&tenant->policy);
+    const struct acdc_params *params;
+    struct acdc_end local, remote;
+    uint32_t rule;
+
+    memset(fi, 0, sizeof *fi);
+    memcpy(fi->tenant, tenant->name, sizeof fi->tenant);
+    memcpy(fi->port, port->name, sizeof fi->port);
+    fi->port_no = port->port_no;
+    acdc_flow_ends(f, &local, &remote);
+    memcpy(fi->local, local.addr, sizeof fi->local);
+    memcpy(fi->remote, remote.addr, sizeof fi->remote);
+    fi->local_port = local.port;
+    fi->remote_port = remote.port;
+
+    acdc_lock(&f->lock);
+    if (f->flags & ACDC_F_DEAD) {
+        acdc_unlock(&f->lock);
+        return false;
+    }
+    rule = acdc_flow_has_policy(f, policy) ? f->rule
+                                           : acdc_policy_match(policy, f);
+    fi->rule = rule < policy->n_rules ? (int32_t) rule : -1;
+    params = acdc_policy_params(policy, rule);
+    fi->ip_version = acdc_flow_is_v6(f) ? 6 : 4;
+    fi->state = f->state;
+    fi->algorithm = (uint8_t) in->law.alg;
+    fi->mode = params->mode;
+    fi->capable = f->flags & ACDC_F_CAPABLE;
+    fi->guest_ecn = f->flags & ACDC_F_GUEST_ECN;
+    fi->sack = (f->flags & ACDC_F_SACK_GUEST) && (f->flags & ACDC_F_SACK_PEER);
+    fi->rescaled = f->peer_wscale != f->out_wscale;
+    fi->wscale_local = acdc_flow_guest_wscale(f);
+    fi->wscale_remote = f->peer_wscale;
+    fi->mss = f->mss;
+    fi->beta = params->beta;
+    fi->alpha = acdc_law_alpha(&in->law);
+    fi->window = in->law.wnd;
+    fi->ssthresh = acdc_law_ssthresh(&in->law);
+    fi->srtt_us = in->srtt_us8 / 8;
+    fi->rx_total = f->rx_total;
+    fi->rx_ce = f->rx_ce;
+    fi->idle_ms = acdc_flow_idle_ms(f, now_ms);
+    fi->offered = (uint32_t) in->out_window << f->out_wscale;
+    fi->in_flight = f->snd_nxt - f->snd_una;
+    fi->snd_una = f->snd_una;
+    fi->snd_nxt = f->snd_nxt;
+    fi->fb_total = in->fb_total;
+    fi->fb_ce = in->fb_ce;
+    acdc_unlock(&f->lock);
+    return true;
+}
+
+/* Both parts of a flow that the dump will come to after some more. */
+static void
+prefetch_ahead(const struct acdc_table *t, uint32_t bucket)
+{
+    const struct acdc_flow *f = acdc_table_prefetch(t, bucket);
+
+    if (f) {
+        const char *in = (const char *) acdc_flow_in(f);
+
+        ACDC_PREFETCH(in);
+        ACDC_PREFETCH(in + sizeof(struct acdc_flow_in) - 1);
+    }
+}
+
+unsigned int
+acdc_dump(const struct acdc *a, uint64_t *cursor, uint64_t now,
+          struct acdc_flow_info *flows, unsigned int max)
+{
+    const struct acdc_table *t = acdc_ptr_load(&a->table);
+    uint32_t now_ms = (uint32_t) acdc_div64(now, 1000000);
+    /* Bucket, and how many of its flows were shown when they did not fit. */
+    uint32_t bucket = (uint32_t) (*cursor >> 32);
+    uint32_t shown = (uint32_t) *cursor;
+    unsigned int n = 0;
+
+    if (!t) {
+        return 0;
+    }
+    for (; bucket <= t->mask && n < max; bucket++, shown = 0) {
+        unsigned int before = n;
+        struct acdc_flow *f;
+        uint32_t i = 0;
+
+        prefetch_ahead(t, bucket);
+        for (f = acdc_link_load(&t->buckets[bucket]); f && n < max;
+             f = acdc_link_load(&f->next), i++) {
+            if (i >= shown && flow_info(a, f, now_ms, &flows[n])) {
+                n++;
+            }
+        }
+        if (f && before) {
+            /* All of it next time: a new flow comes first in its bucket. */
+            n = before;
+            shown = 0;
+            break;
+        } else if (f) {
+            shown = i;
+            break;
+        }
+    }
+    *cursor = (uint64_t) bucket << 32 | shown;
+    return n;
 }

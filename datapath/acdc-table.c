@@ -41,25 +41,6 @@ buckets_for(uint32_t max_flows)
     return n;
 }
 
-/* For who goes through the buckets and is at 'hand': fetches a flow that it will
- * look at after some more, with its other part if 'whole'. */
-static void
-prefetch_ahead(const struct acdc_table *t, uint32_t hand, bool whole)
-{
-    const struct acdc_flow *f
-        = acdc_link_load(&t->buckets[(hand + 16) & t->mask]);
-
-    if (f) {
-        ACDC_PREFETCH(f);
-        if (whole) {
-            const char *in = (const char *) acdc_flow_in(f);
-
-            ACDC_PREFETCH(in);
-            ACDC_PREFETCH(in + sizeof(struct acdc_flow_in) - 1);
-        }
-    }
-}
-
 static void
 free_host_memory(struct acdc_rcu *rcu)
 {
@@ -117,7 +98,7 @@ move_flows(struct acdc *a, struct acdc_table *old, struct acdc_table *new)
     while (i <= old->mask) {
         acdc_lock(&a->lock);
         do {
-            prefetch_ahead(old, i, false);
+            acdc_table_prefetch(old, i);
             move_bucket(a, &old->buckets[i], new);
         } while (++i <= old->mask && i % MOVED_AT_ONCE);
         acdc_unlock(&a->lock);
@@ -260,79 +241,6 @@ acdc_flow_ends(const struct acdc_flow *f, struct acdc_end *local,
         memcpy(remote->addr, mapped, 12);
         memcpy(remote->addr + 12, addrs + 4, 4);
     }
-}
-
-/* Groups. ------------------------------------------------------------------ */
-
-bool
-acdc_group_sort(struct acdc_groups *g, struct acdc_pkt *pkts, unsigned int n,
-                enum acdc_dir dir)
-{
-    /* The other direction's order is the opposite. */
-    unsigned int flip = dir == ACDC_INGRESS ? ACDC_N_GROUPS - 1 : 0;
-    uint8_t group[ACDC_BATCH_MAX];
-    uint8_t at[ACDC_N_GROUPS] = { 0 };  /* Sizes, then places in 'order'. */
-    uint8_t last[ACDC_N_GROUPS];        /* Packets. */
-    unsigned int i, n_groups = 0, n_placed = 0;
-    uint64_t used = 0;
-
-    for (i = 0; i < n; i++) {
-        group[i] = (uint8_t) (((uintptr_t) pkts[i].bucket / sizeof(acdc_link)
-                               % ACDC_N_GROUPS) ^ flip);
-        used |= (uint64_t) 1 << group[i];
-        n_groups += !at[group[i]]++;
-        last[group[i]] = (uint8_t) i;
-    }
-    if (n_groups > n / 2) {
-        return false;
-    }
-    /* What is waited for is on its way the sooner. */
-    ACDC_PREFETCH_WRITE(
-        acdc_link_follow(pkts[last[acdc_lowest_bit(used)]].bucket));
-
-    /* A counting sort. */
-    for (; used; used &= used - 1) {
-        unsigned int b = acdc_lowest_bit(used);
-        uint8_t size = at[b];
-
-        at[b] = (uint8_t) n_placed;
-        n_placed += size;
-    }
-    for (i = 0; i < n; i++) {
-        g->order[at[group[i]]++] = (uint8_t) i;
-    }
-    g->pkts = pkts;
-    g->n = n;
-    g->n_fetched = 0;
-    g->fetched = NULL;
-    g->shared = false;
-    return true;
-}
-
-struct acdc_pkt *
-acdc_group_next(const struct acdc_ctx *ctx, struct acdc_groups *g,
-                unsigned int i)
-{
-    /* Of the packet before. */
-    g->shared |= acdc_is_other(ctx, ctx->last_holder);
-
-    while (g->n_fetched < g->n && g->n_fetched <= i + ACDC_GROUPED_AHEAD) {
-        struct acdc_pkt *p = &g->pkts[g->order[g->n_fetched++]];
-
-        p->flow = acdc_link_follow(p->bucket);
-        if (p->flow != g->fetched) {
-            g->fetched = p->flow;
-            ACDC_PREFETCH_WRITE(p->flow);
-        }
-    }
-    return &g->pkts[g->order[i]];
-}
-
-void
-acdc_group_end(const struct acdc_ctx *ctx, struct acdc_groups *g)
-{
-    g->shared |= acdc_is_other(ctx, ctx->last_holder);
-    acdc_a32_set(&ctx->slot->grouping, g->shared);
 }
 
 /* Counts. ------------------------------------------------------------------ */
@@ -520,7 +428,7 @@ evict_locked(const struct acdc_ctx *ctx)
                         && n_buckets < 16 * ACDC_EVICT_SCAN; n_buckets++) {
         struct acdc_flow *f;
 
-        prefetch_ahead(t, a->evict_hand, false);
+        acdc_table_prefetch(t, a->evict_hand);
         for (f = acdc_link_load(&t->buckets[a->evict_hand & t->mask]); f;
              f = acdc_link_load(&f->next)) {
             int rank = evict_rank(ctx, f, share);
@@ -623,7 +531,7 @@ acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
     return f;
 }
 
-/* Sweeper, flush, dump. ---------------------------------------------------- */
+/* Sweeper, flush. ---------------------------------------------------------- */
 
 /* How long a handshake of the tenant may take.  Less once they use half of the
  * quota: else a few hundred SYNs a second from anywhere, which nobody answers,
@@ -686,7 +594,7 @@ acdc_sweep(struct acdc *a, uint64_t now, uint32_t budget)
         struct acdc_flow *f, *next;
 
         acdc_read_lock();
-        prefetch_ahead(t, a->sweep_hand, false);
+        acdc_table_prefetch(t, a->sweep_hand);
         for (f = acdc_link_load(&t->buckets[a->sweep_hand]); f; f = next) {
             bool closed;
 
@@ -704,128 +612,36 @@ acdc_sweep(struct acdc *a, uint64_t now, uint32_t budget)
     return false;
 }
 
+/* Buckets after which other threads may have the processor. */
+#define FLUSHED_AT_ONCE 4096
+
 uint32_t
-acdc_flush(struct acdc *a, const char *tenant, const uint32_t *port_no)
+acdc_table_flush(struct acdc *a, const struct acdc_tenant *tenant,
+                 const struct acdc_port *port)
 {
-    struct acdc_table *t = acdc_ptr_load(&a->table);
+    const acdc_count_t *left = port ? &port->n_flows
+                               : tenant ? &tenant->n_flows : &a->n_flows;
+    const struct acdc_table *t = a->table;
     uint32_t n = 0;
     uint32_t i;
 
-    for (i = 0; t && i <= t->mask; i++) {
+    for (i = 0; t && i <= t->mask && acdc_count_read(left); i++) {
         struct acdc_flow *f, *next;
 
+        if (i && i % FLUSHED_AT_ONCE == 0) {
+            acdc_yield();
+        }
         acdc_read_lock();
+        acdc_table_prefetch(t, i);
         for (f = acdc_link_load(&t->buckets[i]); f; f = next) {
-            const struct acdc_port *port = acdc_flow_port(a, f);
+            const struct acdc_port *of = acdc_flow_port(a, f);
 
             next = acdc_link_load(&f->next);
-            if ((!tenant || !strcmp(port->owner->name, tenant))
-                && (!port_no || port->port_no == *port_no)) {
+            if ((!tenant || of->owner == tenant) && (!port || of == port)) {
                 n += acdc_flow_remove(a, f);
             }
         }
         acdc_read_unlock();
     }
-    return n;
-}
-
-/* False if 'f' is dead. */
-static bool
-flow_info(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
-          struct acdc_flow_info *fi)
-{
-    struct acdc_flow_in *in = acdc_flow_in(f);
-    const struct acdc_port *port = acdc_flow_port(a, f);
-    const struct acdc_tenant *tenant = port->owner;
-    const struct acdc_policy *policy = acdc_ptr_load(&tenant->policy);
-    const struct acdc_params *params;
-    struct acdc_end local, remote;
-    uint32_t rule;
-
-    memset(fi, 0, sizeof *fi);
-    memcpy(fi->tenant, tenant->name, sizeof fi->tenant);
-    memcpy(fi->port, port->name, sizeof fi->port);
-    fi->port_no = port->port_no;
-    acdc_flow_ends(f, &local, &remote);
-    memcpy(fi->local, local.addr, sizeof fi->local);
-    memcpy(fi->remote, remote.addr, sizeof fi->remote);
-    fi->local_port = local.port;
-    fi->remote_port = remote.port;
-
-    acdc_lock(&f->lock);
-    if (f->flags & ACDC_F_DEAD) {
-        acdc_unlock(&f->lock);
-        return false;
-    }
-    rule = acdc_flow_has_policy(f, policy) ? f->rule
-                                           : acdc_policy_match(policy, f);
-    fi->rule = rule < policy->n_rules ? (int32_t) rule : -1;
-    params = acdc_policy_params(policy, rule);
-    fi->ip_version = acdc_flow_is_v6(f) ? 6 : 4;
-    fi->state = f->state;
-    fi->algorithm = (uint8_t) in->law.alg;
-    fi->mode = params->mode;
-    fi->capable = f->flags & ACDC_F_CAPABLE;
-    fi->guest_ecn = f->flags & ACDC_F_GUEST_ECN;
-    fi->sack = (f->flags & ACDC_F_SACK_GUEST) && (f->flags & ACDC_F_SACK_PEER);
-    fi->rescaled = f->peer_wscale != f->out_wscale;
-    fi->wscale_local = acdc_flow_guest_wscale(f);
-    fi->wscale_remote = f->peer_wscale;
-    fi->mss = f->mss;
-    fi->beta = params->beta;
-    fi->alpha = acdc_law_alpha(&in->law);
-    fi->window = in->law.wnd;
-    fi->ssthresh = acdc_law_ssthresh(&in->law);
-    fi->srtt_us = in->srtt_us8 / 8;
-    fi->rx_total = f->rx_total;
-    fi->rx_ce = f->rx_ce;
-    fi->idle_ms = acdc_flow_idle_ms(f, now_ms);
-    fi->offered = (uint32_t) in->out_window << f->out_wscale;
-    fi->in_flight = f->snd_nxt - f->snd_una;
-    fi->snd_una = f->snd_una;
-    fi->snd_nxt = f->snd_nxt;
-    fi->fb_total = in->fb_total;
-    fi->fb_ce = in->fb_ce;
-    acdc_unlock(&f->lock);
-    return true;
-}
-
-unsigned int
-acdc_dump(const struct acdc *a, uint64_t *cursor, uint64_t now,
-          struct acdc_flow_info *flows, unsigned int max)
-{
-    const struct acdc_table *t = acdc_ptr_load(&a->table);
-    uint32_t now_ms = (uint32_t) acdc_div64(now, 1000000);
-    /* Bucket, and how many of its flows were shown when they did not fit. */
-    uint32_t bucket = (uint32_t) (*cursor >> 32);
-    uint32_t shown = (uint32_t) *cursor;
-    unsigned int n = 0;
-
-    if (!t) {
-        return 0;
-    }
-    for (; bucket <= t->mask && n < max; bucket++, shown = 0) {
-        unsigned int before = n;
-        struct acdc_flow *f;
-        uint32_t i = 0;
-
-        prefetch_ahead(t, bucket, true);
-        for (f = acdc_link_load(&t->buckets[bucket]); f && n < max;
-             f = acdc_link_load(&f->next), i++) {
-            if (i >= shown && flow_info(a, f, now_ms, &flows[n])) {
-                n++;
-            }
-        }
-        if (f && before) {
-            /* All of it next time: a new flow comes first in its bucket. */
-            n = before;
-            shown = 0;
-            break;
-        } else if (f) {
-            shown = i;
-            break;
-        }
-    }
-    *cursor = (uint64_t) bucket << 32 | shown;
     return n;
 }

@@ -289,9 +289,7 @@ void ovs_acdc_detach_port(struct vport *vport)
 		return;
 	RCU_INIT_POINTER(vport->acdc, NULL);
 	mutex_lock(&adp->mutex);
-	rcu_read_lock();
 	acdc_port_unbind(adp->engine, vport->port_no);
-	rcu_read_unlock();
 	mutex_unlock(&adp->mutex);
 }
 

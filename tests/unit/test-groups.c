@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-#include "acdc-table.h"
+#include "acdc-group.h"
 #include "host.h"
 #include "tap.h"
 
