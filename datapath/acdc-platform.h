@@ -190,16 +190,15 @@ typedef uint64_t acdc_a64;
 struct acdc_flow;
 #if UINTPTR_MAX > UINT32_MAX && !defined ACDC_ASAN
 #define ACDC_ARENA 1
-#define ACDC_ARENA_SIZE ((size_t) 8 << 32)
+#define ACDC_ARENA_SIZE ((size_t) 4 << 30)
 #define ACDC_ARENA_ALIGN ((size_t) 2 << 20)
-/* Aligned so.  Its first ACDC_ARENA_ALIGN bytes are nobody's. */
-extern char *acdc_arena;                /* In acdc-platform-user.c. */
+/* Aligned so.  Its first ACDC_ARENA_ALIGN bytes are zeros, which nobody may
+ * write, see acdc_nil(). */
+extern char *acdc_arena;                /* In lib/acdc-arena.c. */
 /* Reserves the addresses, at the first call; there is no memory yet.  Returns
  * false if there are not enough.  acdc_create() calls it, before there can be
  * a link. */
 bool acdc_arena_reserve(void);
-/* Makes 'size' bytes at 'p' what nobody may access again, without memory. */
-bool acdc_arena_clear(void *p, size_t size);
 typedef uint32_t acdc_link;             /* In units of 8 bytes; 0: NULL. */
 
 /* Flows have two parts.  The arena is in groups, each of the first parts of some
@@ -219,39 +218,11 @@ static inline void *acdc_arena_in(const void *flow)
     return (void *) ((uintptr_t) flow + ACDC_GROUP_IN
                      - ofs / (ACDC_FLOW / (ACDC_FLOW - ACDC_FLOW_IN)));
 }
-/* The place to be used after 'flow'.  Connections that begin together are often
- * used together, by several threads, and a processor that uses several lines of
- * a page fetches others before anybody asked, also those that another one is
- * about to write.  So a block's flows are not given out group by group: first one
- * of each second group, so that 16 flows in a row are in pages of 4 kB of their
- * own, then one of each other group, and so on.  A block's first is its lowest
- * address.  Each group begins with another place, as lines that have the same
- * place in their pages compete for the cache. */
-#define ACDC_BLOCK ((size_t) 32 * ACDC_GROUP)   /* Aligned so. */
-static inline char *acdc_arena_next(char *flow)
-{
-    size_t ofs = (uintptr_t) flow & (ACDC_BLOCK - 1);
-    size_t group = ofs / ACDC_GROUP;
-    size_t round = (ofs % ACDC_GROUP / ACDC_FLOW + ACDC_GROUP_FLOWS - group / 2)
-                   % ACDC_GROUP_FLOWS;
-
-    group += 2;
-    if (group >= ACDC_BLOCK / ACDC_GROUP) {
-        group = !(group & 1);
-        if (!group && ++round == ACDC_GROUP_FLOWS) {
-            return flow - ofs + ACDC_BLOCK;
-        }
-    }
-    return flow - ofs + group * ACDC_GROUP
-           + (round + group / 2) % ACDC_GROUP_FLOWS * ACDC_FLOW;
-}
-/* Those of IPv6 have a third part, behind the arena: of ACDC_ARENA_ALIGN bytes there
- * these are whole pages, of up to 64 kB. */
+/* Those of IPv6 have a third part, behind the arena. */
 #define ACDC_FLOW6 ((size_t) 32)
 #define ACDC_GROUP6 ((ACDC_GROUP_FLOWS + 1) * ACDC_FLOW6)
 /* Of the flows in SIZE bytes of the arena, whole groups. */
 #define ACDC_SIZE6(SIZE) ((SIZE) / ACDC_GROUP * ACDC_GROUP6)
-#define ACDC_ARENA_SIZE6 ACDC_SIZE6(ACDC_ARENA_SIZE)
 static inline void *acdc_arena6(const void *flow)
 {
     size_t ofs = (size_t) ((const char *) flow - acdc_arena);
@@ -280,7 +251,7 @@ static inline void acdc_read_unlock(void) { }
 typedef uint8_t acdc_lock_t;
 enum { ACDC_LOCKED = 1 };
 static inline void acdc_lock_init(acdc_lock_t *l) { *l = 0; }
-void acdc_lock_slow(acdc_lock_t *, uint8_t me);     /* acdc-platform-user.c */
+void acdc_lock_slow(acdc_lock_t *, uint8_t me);     /* lib/acdc-platform-user.c */
 /* Returns who held it last. */
 static inline uint8_t acdc_lock_as(acdc_lock_t *l, uint8_t me)
 {
@@ -304,11 +275,11 @@ static inline uint8_t acdc_lock_holder(const acdc_lock_t *l)
 }
 /* Lets others have a lock that this thread takes again and again.  These are not
  * fair: who had it last has its cache line. */
-void acdc_yield(void);                  /* In acdc-platform-user.c. */
+void acdc_yield(void);                  /* In lib/acdc-platform-user.c. */
 
 /* A small number that differs between threads that run at once, as far as
  * there are enough: selects the slot of a counter. */
-uint32_t acdc_slot(void);               /* In acdc-platform-user.c. */
+uint32_t acdc_slot(void);               /* In lib/acdc-platform-user.c. */
 #define ACDC_N_SLOTS 16u
 
 /* Counts that several threads change. */

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "acdc-netdev.h"
-#include "acdc-slab.h"
 #include "byte-order.h"
 #include "coverage.h"
 #include "dpif-netdev-private-dpcls.h"
@@ -119,8 +118,8 @@ struct acdc_conn_cache {
                                  * without room, since it was last seen whether
                                  * the table should grow. */
     bool may_grow;              /* As last seen. */
-    struct acdc_slab_order *next;       /* What will replace 'conns', or NULL. */
-    uint32_t n_next;            /* As 'n_conns'. */
+    char *conns_mem;            /* What 'conns' are in. */
+    uint32_t n_next;            /* Of those that will replace 'conns', or 0. */
     uint32_t sweep;             /* Path to look at next. */
     struct source *source;      /* Of the last batch. */
     struct source sources[N_SOURCES];   /* By the port's hash. */
@@ -128,10 +127,20 @@ struct acdc_conn_cache {
 
 /* The table. */
 
-static struct conn *
-conns_alloc(uint32_t n)
+/* Zeroed when it is touched, so that nobody waits for all of it at once. */
+static char *
+conns_mem_alloc(uint32_t n)
 {
-    return acdc_slab_alloc(n * sizeof(struct conn));
+    return calloc(1, n * sizeof(struct conn) + CACHE_LINE_SIZE);
+}
+
+static void
+set_conns(struct acdc_conn_cache *cache, char *mem, uint32_t n)
+{
+    cache->conns_mem = mem;
+    cache->conns = (void *) ROUND_UP((uintptr_t) mem, CACHE_LINE_SIZE);
+    cache->n_conns = n;
+    cache->n_taken = 0;
 }
 
 static struct acdc_conn_cache *
@@ -140,12 +149,11 @@ acdc_conn_cache_create(const struct acdc_netdev *an)
     struct acdc_conn_cache *cache = xzalloc(sizeof *cache);
 
     cache->an = an;
-    cache->paths = acdc_slab_alloc(N_PATHS * sizeof cache->paths[0]);
-    cache->conns = conns_alloc(MIN_CONNS);
-    cache->n_conns = MIN_CONNS;
+    cache->paths = xzalloc_cacheline(N_PATHS * sizeof cache->paths[0]);
+    set_conns(cache, conns_mem_alloc(MIN_CONNS), MIN_CONNS);
     cache->may_grow = true;
     cache->source = &cache->sources[0];
-    if (!cache->paths || !cache->conns) {
+    if (!cache->conns_mem) {
         acdc_conn_cache_destroy(cache);
         return NULL;
     }
@@ -161,15 +169,14 @@ acdc_conn_cache_destroy(struct acdc_conn_cache *cache)
     if (!cache) {
         return;
     }
-    for (size_t i = 0; cache->paths && i < N_PATHS; i++) {
+    for (size_t i = 0; i < N_PATHS; i++) {
         if (cache->paths[i].flow) {
             dp_netdev_flow_unref(cache->paths[i].flow);
         }
     }
-    acdc_slab_free(cache->paths);
-    acdc_slab_cancel(cache->next);
-    if (cache->conns) {
-        ovsrcu_postpone(acdc_slab_free, cache->conns);
+    free_cacheline(cache->paths);
+    if (cache->conns_mem) {
+        ovsrcu_postpone(free, cache->conns_mem);
     }
     free(cache);
 }
@@ -180,8 +187,7 @@ acdc_conn_cache_destroy(struct acdc_conn_cache *cache)
 static void
 order_conns(struct acdc_conn_cache *cache, uint32_t n)
 {
-    if (!cache->next) {
-        cache->next = acdc_slab_order(n * sizeof *cache->conns);
+    if (!cache->n_next) {
         cache->n_next = n;
     }
 }
@@ -206,21 +212,14 @@ renew_paths(struct acdc_conn_cache *cache)
 static void
 take_conns(struct acdc_conn_cache *cache)
 {
-    bool renewed;
-    void *new;
+    char *new = conns_mem_alloc(cache->n_next);
+    bool renewed = renew_paths(cache);
 
-    if (!acdc_slab_take(cache->next, &new)) {
-        return;
-    }
-    cache->next = NULL;
     cache->pressure = 0;
-    renewed = renew_paths(cache);
     if (new) {
         /* Giving much memory back takes long; not in this thread. */
-        ovsrcu_postpone(acdc_slab_free, cache->conns);
-        cache->conns = new;
-        cache->n_conns = cache->n_next;
-        cache->n_taken = 0;
+        ovsrcu_postpone(free, cache->conns_mem);
+        set_conns(cache, new, cache->n_next);
     } else {
         /* There is no memory. */
         cache->may_grow = false;
@@ -229,6 +228,7 @@ take_conns(struct acdc_conn_cache *cache)
             cache->n_taken = 0;
         }
     }
+    cache->n_next = 0;
 }
 
 static bool
@@ -640,7 +640,7 @@ acdc_conn_cache_find(struct acdc_conn_cache *cache,
     size_t n_hits = 0;
 
     sweep_paths(cache);
-    if (OVS_UNLIKELY(cache->next)) {
+    if (OVS_UNLIKELY(cache->n_next)) {
         take_conns(cache);
     }
     cache->source = &cache->sources[hash_int(odp_to_u32(in_port), 0)

@@ -8,9 +8,10 @@
 #include "acdc.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
+#include "acdc-arena.h"
 #include "acdc-netdev.h"
-#include "acdc-slab.h"
 #include "dp-packet.h"
 #include "ovs-rcu.h"
 #include "random.h"
@@ -20,38 +21,57 @@
  * the headers of a tunnel. */
 #define ACDC_HOST_HEADROOM 128
 
+/* Large objects are whole ones, where the kernel has them. */
+#define HUGE_PAGE ((size_t) 2 << 20)
+
 void
 acdc_host_defer(struct acdc_rcu *r)
 {
     ovsrcu_postpone(r->free, r);
 }
 
+/* Zeroed, which takes the kernel long where that is much: it is the configuration's
+ * to wait for and not packets'.
+ *
+ * Nothing else of malloc() is in the same ACDC_APART bytes: threads that only read
+ * an object would wait for those that write another. */
 void *
 acdc_host_alloc(size_t size)
 {
-    void *p = acdc_slab_alloc(size);
+    size_t align = size < HUGE_PAGE ? ACDC_APART : HUGE_PAGE;
+    void *p;
 
-    /* What the kernel has to fill with zeros when it is touched first, 2 MB at a
-     * time, is the configuration's to wait for and not packets'. */
-    return p ? memset(p, 0, size) : NULL;
+    if (size > SIZE_MAX - ACDC_APART) {
+        return NULL;
+    }
+    size = ROUND_UP(size, ACDC_APART);
+    if (posix_memalign(&p, align, size)) {
+        return NULL;
+    }
+#ifdef MADV_HUGEPAGE
+    if (align == HUGE_PAGE) {
+        (void) madvise(p, size, MADV_HUGEPAGE);
+    }
+#endif
+    return memset(p, 0, size);
 }
 
 void
 acdc_host_free(void *p)
 {
-    acdc_slab_free(p);
+    free(p);
 }
 
 struct acdc_flow *
 acdc_host_alloc_flow(size_t size, bool v6)
 {
-    return acdc_slab_alloc_flow(size, v6);
+    return acdc_arena_alloc_flow(size, v6);
 }
 
 void
 acdc_host_free_flow(struct acdc_flow *f)
 {
-    acdc_slab_free_flow(f);
+    acdc_arena_free_flow(f);
 }
 
 uint32_t

@@ -5,8 +5,8 @@
 
 #include <errno.h>
 
+#include "acdc-arena.h"
 #include "acdc-dpif-provider.h"
-#include "acdc-slab.h"
 #include "coverage.h"
 #include "netdev.h"
 #include "odp-util.h"
@@ -32,6 +32,12 @@ COVERAGE_DEFINE(acdc_dropped);          /* FACKs consumed, policed data. */
 #define SWEEP_INTERVAL_MS 3
 #define SWEEP_BUDGET 128
 #define PASS_INTERVAL_MS 1000
+
+/* The low-water mark of memory for flows, unless fewer may come.  It is high, as a
+ * step of memory takes the main thread up to 5 ms, for which a PMD thread on the
+ * same processor waits: up to the default limit all of it is there before the
+ * first connection. */
+#define FLOWS_READY ((size_t) ACDC_MAX_FLOWS_DEFAULT)
 
 /* IP MTU of a netdev that does not say. */
 #define DEFAULT_MTU ETH_PAYLOAD_MAX
@@ -68,6 +74,20 @@ acdc_netdev_destroy(struct acdc_netdev *an)
     }
     ovs_mutex_destroy(&an->mutex);
     free(an);
+}
+
+/* Adds a step of memory for flows if it is time.  Returns whether it may be time
+ * for more. */
+static bool
+acdc_netdev_fill(const struct acdc_netdev *an)
+    OVS_REQUIRES(an->mutex)
+{
+    size_t max_flows = an->config.max_flows;
+    size_t n_flows = MIN(acdc_netdev_n_flows(an), max_flows);
+
+    /* A sixteenth for those that wait for RCU to be freed. */
+    return acdc_arena_fill(MIN(max_flows - n_flows + max_flows / 16 + 1,
+                               FLOWS_READY));
 }
 
 /* Ports. */
@@ -325,7 +345,7 @@ acdc_netdev_run(struct acdc_netdev *an)
     struct acdc *engine = acdc_netdev_engine(an);
     long long int now = time_msec();
     struct acdc_stats stats;
-    bool pass_done;
+    bool filling, pass_done;
 
     if (!engine || now < an->next_sweep) {
         return;
@@ -340,6 +360,7 @@ acdc_netdev_run(struct acdc_netdev *an)
     long long int start = time_usec();
     long long int usec = start;
     acdc_stats_get(engine, &stats);
+    filling = acdc_netdev_fill(an);
     pass_done = !stats.n_flows;
     while (!pass_done && usec - start < SWEEP_STEP_US) {
         pass_done = acdc_sweep(engine, (uint64_t) usec * 1000, SWEEP_BUDGET);
@@ -347,7 +368,7 @@ acdc_netdev_run(struct acdc_netdev *an)
     }
 
     an->next_sweep = now + SWEEP_INTERVAL_MS;
-    if (pass_done) {
+    if (pass_done && !filling) {
         an->next_sweep = MAX(an->next_sweep, an->next_pass);
     }
     ovs_mutex_unlock(&an->mutex);
@@ -374,6 +395,9 @@ acdc_netdev_set_config(struct dpif *dpif, const struct acdc_config *cfg)
     error = engine ? acdc_config_set(engine, cfg) : 0;
     if (!error) {
         an->config = *cfg;
+        while (engine && acdc_netdev_fill(an)) {
+            continue;
+        }
     }
     ovs_mutex_unlock(&an->mutex);
 
@@ -402,9 +426,11 @@ acdc_netdev_set_tenant(struct dpif *dpif, const struct acdc_tenant_config *tc)
     ovs_mutex_lock(&an->mutex);
     engine = acdc_netdev_engine(an);
     if (!engine) {
-        acdc_slab_start();
         engine = acdc_create(&an->config);
         ovsrcu_set(&an->engine, engine);
+        while (engine && acdc_netdev_fill(an)) {
+            continue;
+        }
     }
     error = engine ? acdc_tenant_set(engine, tc) : ENOMEM;
     ovs_mutex_unlock(&an->mutex);

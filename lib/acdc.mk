@@ -11,9 +11,8 @@ include acdc/Kbuild
 lib_libopenvswitch_la_SOURCES += \
 	$(acdc_engine) \
 	$(acdc_headers) \
-	$(acdc_user) \
-	lib/acdc-background.c \
-	lib/acdc-background.h \
+	lib/acdc-arena.c \
+	lib/acdc-arena.h \
 	lib/acdc-conn-cache.c \
 	lib/acdc-conn-cache.h \
 	lib/acdc-dpif-provider.h \
@@ -25,8 +24,7 @@ lib_libopenvswitch_la_SOURCES += \
 	lib/acdc-netdev.c \
 	lib/acdc-netdev.h \
 	lib/acdc-offload.h \
-	lib/acdc-slab.c \
-	lib/acdc-slab.h
+	lib/acdc-platform-user.c
 
 if LINUX
 lib_libopenvswitch_la_SOURCES += \

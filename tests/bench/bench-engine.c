@@ -13,7 +13,7 @@
  *
  * The packets are whole and of right lengths, their host is the least there
  * can be: memory from a heap that never gives back, in huge pages where the
- * kernel has them and flows at multiples of 8 bytes as lib/acdc-slab.c has,
+ * kernel has them and flows at multiples of 8 bytes as lib/acdc-arena.c has,
  * headroom in front. */
 
 #include <math.h>
@@ -22,6 +22,7 @@
 #include <time.h>
 #include <sys/mman.h>
 
+#include "acdc-arena.h"
 #include "acdc.h"
 #include "checksum.h"
 

@@ -117,11 +117,6 @@ def test_dpdk() -> None:
     # OVS's own caches keep a flow depends on chance.
     counts = case["instructions"]
     assert counts["unbound"] < 1.03 * counts["pristine"] < counts["bound"]
-    # What touches memory does not take time from what polls.
-    threads = case["state"]["bound"]["threads"]
-    (polls,) = (thread for name, thread in threads.items() if name.startswith("pmd-"))
-    assert polls["cpus"] != threads["acdc_memory"]["cpus"]
-    assert threads["acdc_mover"]["sleeps"] < 10
 
 
 @pytest.mark.skipif(read_env()["OVS_DPDK"] != "shared", reason="Open vSwitch without DPDK")
@@ -133,12 +128,7 @@ def test_dpdk_with_two_threads() -> None:
     )
     (case,) = result["cases"]
     assert case["state"]["bound"]["acdc"]["n_capable"] == 100000
-    threads = case["state"]["bound"]["threads"]
     cpus = os.sched_getaffinity(0)
-    assert threads["acdc_memory"]["cpus"] == threads["acdc_mover"]["cpus"]
-    if cpus == {0, 1}:
-        # What touches memory has no processor without one, and so does not stay on any.
-        assert threads["acdc_mover"]["sleeps"] > 20
     if unavailable():
         assert "tracefs" in refusal([BENCH / "dpdk", "--waits"])
     elif cpus == {0, 1}:

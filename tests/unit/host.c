@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <sys/mman.h>
+#include "acdc-arena.h"
 
 #ifdef ACDC_ASAN
 #include <sanitizer/asan_interface.h>
@@ -149,31 +149,6 @@ acdc_host_free_flow(struct acdc_flow *f)
     acdc_host_free(f);
 }
 #else
-/* A free flow's first words link to the next. */
-static struct {
-    pthread_mutex_t mutex;
-    char *end;                  /* Of what is used of the arena. */
-    struct {
-        char *next, *end;       /* Never used. */
-        struct acdc_flow *free;
-    } of[2];                    /* IPv4, IPv6. */
-} flows = { .mutex = PTHREAD_MUTEX_INITIALIZER };
-
-static void
-map_more(bool v6)
-{
-    const size_t size = ACDC_ARENA_ALIGN;
-    char *p = flows.end ? flows.end : acdc_arena + ACDC_ARENA_ALIGN;
-
-    if (mprotect(p, size, PROT_READ | PROT_WRITE)
-        || (v6 && mprotect(acdc_arena6(p), ACDC_SIZE6(size),
-                           PROT_READ | PROT_WRITE))) {
-        abort();
-    }
-    flows.of[v6].next = p;
-    flows.of[v6].end = flows.end = p + size;
-}
-
 /* In all parts of a flow. */
 static void
 fill(struct acdc_flow *f, bool v6, int byte)
@@ -193,20 +168,10 @@ acdc_host_alloc_flow(size_t size, bool v6)
     if (fails(HOST_ALLOC)) {
         return NULL;
     }
-    pthread_mutex_lock(&flows.mutex);
-    f = flows.of[v6].free;
-    if (f) {
-        memcpy(&flows.of[v6].free, (void *) f, sizeof(void *));
-    } else {
-        if (flows.of[v6].next == flows.of[v6].end) {
-            map_more(v6);
-        }
-        f = (struct acdc_flow *) (void *) flows.of[v6].next;
-        flows.of[v6].next = acdc_arena_next(flows.of[v6].next);
+    while (!(f = acdc_arena_alloc_flow(size, v6))) {
+        acdc_arena_fill(1);
     }
-    pthread_mutex_unlock(&flows.mutex);
     allocated += (int64_t) size;
-    fill(f, v6, 0);
     return f;
 }
 
@@ -217,12 +182,9 @@ acdc_host_free_flow(struct acdc_flow *f)
         bool v6 = acdc_flow_is_v6(f);
 
         allocated -= (int64_t) acdc_flow_size(v6);
-        pthread_mutex_lock(&flows.mutex);
         /* What is freed too early is to be seen. */
         fill(f, v6, 0x5a);
-        memcpy((void *) f, &flows.of[v6].free, sizeof(void *));
-        flows.of[v6].free = f;
-        pthread_mutex_unlock(&flows.mutex);
+        acdc_arena_free_flow(f);
     }
 }
 #endif

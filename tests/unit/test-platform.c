@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 
 /* acdc-platform.h in user space: byte order at any alignment, the lock, the
- * counters' slots, the places of flows. */
+ * counters' slots. */
 
 #include "acdc-platform.h"
 
@@ -114,66 +114,10 @@ test_threads(void)
     ok(distinct, "threads that run at once have slots of their own");
 }
 
-#ifdef ACDC_ARENA
-/* One flow after the other takes each place of two blocks once, ... */
-static void
-test_places(void)
-{
-    enum { IN_A_ROW = 16, PAGE = 4096, LINES = PAGE / ACDC_FLOW };
-    enum { N_GROUPS = 2 * ACDC_BLOCK / ACDC_GROUP };
-    static _Alignas(ACDC_BLOCK) char blocks[2 * ACDC_BLOCK];
-    static bool taken[2 * ACDC_BLOCK / ACDC_FLOW];
-    size_t ofs[N_GROUPS * ACDC_GROUP_FLOWS];
-    bool valid = true, once = true, apart = true, first = true;
-    size_t n = 0;
-    char *p;
-
-    for (p = blocks; p != blocks + sizeof blocks && n < sizeof ofs / sizeof *ofs;
-         p = acdc_arena_next(p)) {
-        size_t o = (size_t) (p - blocks);
-
-        if (o >= sizeof blocks || o % ACDC_FLOW
-            || o % ACDC_GROUP >= ACDC_GROUP_IN) {
-            valid = false;
-            break;
-        }
-        first &= n < sizeof ofs / sizeof *ofs / 2 ? o < ACDC_BLOCK
-                                                  : o >= ACDC_BLOCK;
-        once &= !taken[o / ACDC_FLOW];
-        taken[o / ACDC_FLOW] = true;
-        ofs[n++] = o;
-    }
-    ok(valid, "flows are where groups have them");
-    ok(once, "no place is taken twice");
-    is_u64(n, sizeof ofs / sizeof *ofs, "all places are taken");
-    ok(p == blocks + sizeof blocks, "then the next block's");
-    ok(first, "all of a block before any of the next");
-
-    /* ...and some in a row are neither in the same page, nor in lines that compete
-     * for the same place of a cache. */
-    for (size_t i = 0; i + IN_A_ROW <= n; i += IN_A_ROW) {
-        for (size_t j = i; j < i + IN_A_ROW; j++) {
-            for (size_t k = i; k < j; k++) {
-                apart &= ofs[j] / PAGE != ofs[k] / PAGE
-                         && ofs[j] / ACDC_FLOW % LINES
-                            != ofs[k] / ACDC_FLOW % LINES;
-            }
-        }
-    }
-    ok(apart, "%d flows in a row are apart", IN_A_ROW);
-}
-#else
-static void
-test_places(void)
-{
-}
-#endif
-
 int
 main(void)
 {
     test_byte_order();
-    test_places();
     test_lock_holder();
     test_threads();
     return tap_end();

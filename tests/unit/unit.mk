@@ -7,6 +7,7 @@
 #   make check-sanitizers   under Address-, Undefined- and ThreadSanitizer
 
 TESTS += \
+	build/unit/test-arena.tap \
 	build/unit/test-feedback.tap \
 	build/unit/test-groups.tap \
 	build/unit/test-handshake.tap \
@@ -22,8 +23,8 @@ TESTS += \
 unit_all = $(notdir $(wildcard $(srcdir)/tests/unit/*.c))
 unit_objects = \
 	$(patsubst %.c,datapath/%.o,$(notdir $(wildcard $(srcdir)/datapath/*.c))) \
-	$(patsubst %.c,tests/unit/%.o,$(filter-out test-%.c,$(unit_all))) \
-	lib/acdc-match.o
+	lib/acdc-arena.o lib/acdc-match.o lib/acdc-platform-user.o \
+	$(patsubst %.c,tests/unit/%.o,$(filter-out test-%.c,$(unit_all)))
 unit_asan_tests = $(TESTS:build/unit/%=build/asan/%)
 unit_tsan_tests = $(TESTS:build/unit/%=build/tsan/%)
 
