@@ -33,11 +33,14 @@ COVERAGE_DEFINE(acdc_dropped);          /* FACKs consumed, policed data. */
 #define SWEEP_BUDGET 128
 #define PASS_INTERVAL_MS 1000
 
-/* The low-water mark of memory for flows, unless fewer may come.  It is high, as a
- * step of memory takes the main thread up to 5 ms, for which a PMD thread on the
- * same processor waits: up to the default limit all of it is there before the
- * first connection. */
-#define FLOWS_READY ((size_t) ACDC_MAX_FLOWS_DEFAULT)
+/* Memory for flows, with a part for those that wait for RCU to be freed. */
+#define WITH_DEFERRED(N) ((N) + (N) / 16 + 1)
+
+/* The low-water mark of that, unless fewer may come.  It is high, as a step of
+ * memory takes the main thread up to 5 ms, for which a PMD thread on the same
+ * processor waits: up to the default limit all of it is there before the first
+ * connection. */
+#define FLOWS_READY ((size_t) WITH_DEFERRED(ACDC_MAX_FLOWS_DEFAULT))
 
 /* IP MTU of a netdev that does not say. */
 #define DEFAULT_MTU ETH_PAYLOAD_MAX
@@ -85,8 +88,7 @@ acdc_netdev_fill(const struct acdc_netdev *an)
     size_t max_flows = an->config.max_flows;
     size_t n_flows = MIN(acdc_netdev_n_flows(an), max_flows);
 
-    /* A sixteenth for those that wait for RCU to be freed. */
-    return acdc_arena_fill(MIN(max_flows - n_flows + max_flows / 16 + 1,
+    return acdc_arena_fill(MIN(WITH_DEFERRED(max_flows) - n_flows,
                                FLOWS_READY));
 }
 
