@@ -37,9 +37,9 @@ COVERAGE_DEFINE(acdc_dropped);          /* FACKs consumed, policed data. */
 #define WITH_DEFERRED(N) ((N) + (N) / 16 + 1)
 
 /* The low-water mark of that, unless fewer may come.  It is high, as a step of
- * memory takes the main thread up to 5 ms, for which a PMD thread on the same
- * processor waits: up to the default limit all of it is there before the first
- * connection. */
+ * memory takes the main thread up to 10 ms where a virtual machine's host has yet
+ * to find the memory, and a PMD thread on the same processor waits for it: up to
+ * the default limit all of it is there a second after the first tenant. */
 #define FLOWS_READY ((size_t) WITH_DEFERRED(ACDC_MAX_FLOWS_DEFAULT))
 
 /* IP MTU of a netdev that does not say. */
@@ -397,9 +397,6 @@ acdc_netdev_set_config(struct dpif *dpif, const struct acdc_config *cfg)
     error = engine ? acdc_config_set(engine, cfg) : 0;
     if (!error) {
         an->config = *cfg;
-        while (engine && acdc_netdev_fill(an)) {
-            continue;
-        }
     }
     ovs_mutex_unlock(&an->mutex);
 
@@ -430,8 +427,9 @@ acdc_netdev_set_tenant(struct dpif *dpif, const struct acdc_tenant_config *tc)
     if (!engine) {
         engine = acdc_create(&an->config);
         ovsrcu_set(&an->engine, engine);
-        while (engine && acdc_netdev_fill(an)) {
-            continue;
+        if (engine) {
+            /* The next connections' memory.  The sweeper adds the rest. */
+            acdc_netdev_fill(an);
         }
     }
     error = engine ? acdc_tenant_set(engine, tc) : ENOMEM;
