@@ -120,6 +120,21 @@ def test_dpdk() -> None:
 
 
 @pytest.mark.skipif(read_env()["OVS_DPDK"] != "shared", reason="Open vSwitch without DPDK")
+def test_dpdk_with_smc() -> None:
+    result = bench(
+        *("dpdk", "--smc", "--traffic", "mix", "--flows", "1000", "--pmds", "1"),
+        *("--restarts", "1", "--pairs", "1", "--seconds", "0.05"),
+    )
+    (case,) = result["cases"]
+    assert case["smc"]
+    hits = {variant: state["smc hits"] for variant, state in case["state"].items()}
+    assert hits["pristine"] > 0
+    assert hits["unbound"] > 0
+    # Guests' connections are in a cache that is asked before.
+    assert hits["bound"] < hits["unbound"] / 10
+
+
+@pytest.mark.skipif(read_env()["OVS_DPDK"] != "shared", reason="Open vSwitch without DPDK")
 def test_dpdk_with_two_threads() -> None:
     result = bench(
         *("dpdk", "--traffic", "mix", "--flows", "100000", "--pmds", "2"),
