@@ -189,17 +189,28 @@ acdc_netdev_port_uninit(struct acdc_netdev_port *port)
     }
 }
 
+static struct acdc_stats
+acdc_netdev_stats(const struct acdc_netdev *an)
+{
+    struct acdc *engine = acdc_netdev_engine(an);
+    struct acdc_stats stats = { .n_flows = 0 };
+
+    if (engine) {
+        acdc_stats_get(engine, &stats);
+    }
+    return stats;
+}
+
 uint32_t
 acdc_netdev_n_flows(const struct acdc_netdev *an)
 {
-    struct acdc *engine = acdc_netdev_engine(an);
-    struct acdc_stats stats;
+    return acdc_netdev_stats(an).n_flows;
+}
 
-    if (!engine) {
-        return 0;
-    }
-    acdc_stats_get(engine, &stats);
-    return stats.n_flows;
+uint32_t
+acdc_netdev_max_flows(const struct acdc_netdev *an)
+{
+    return acdc_netdev_stats(an).max_flows;
 }
 
 /* Packets. */
