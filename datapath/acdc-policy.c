@@ -6,14 +6,9 @@
 #include "acdc-private.h"
 
 const struct acdc_params acdc_params_default = {
-    .beta = ACDC_FIX_ONE,
-    .gain = ACDC_FIX_ONE / 16,
-    .initial_window = 10,
-    .algorithm = ACDC_ALG_DCTCP,
-    .fallback = ACDC_ALG_NONE,
-    .mode = ACDC_MODE_ENFORCE,
-    .enabled = true,
-    .ecn_syn = true,
+#define ACDC_PARAM(NR, SYMBOL, NAME, KIND, MIN, MAX, DEFAULT, ...) \
+    .NAME = DEFAULT,
+#include "acdc-params.h"
 };
 
 /* 'rcu' is the first member wherever this is used. */
@@ -138,11 +133,19 @@ find_tenant(const struct acdc *a, const char *name)
 }
 
 static bool
+within(uint32_t value, uint32_t min, uint32_t max)
+{
+    return value >= min && value <= max;
+}
+
+static bool
 params_ok(const struct acdc_params *p)
 {
-    return p->beta <= ACDC_FIX_ONE && p->gain && p->gain <= ACDC_FIX_ONE
-           && p->initial_window && p->algorithm < ACDC_N_ALGS
-           && acdc_is_fallback(p->fallback) && p->mode < ACDC_N_MODES;
+    return acdc_is_fallback(p->fallback)
+#define ACDC_PARAM(NR, SYMBOL, NAME, KIND, MIN, MAX, ...) \
+           && within(p->NAME, MIN, MAX)
+#include "acdc-params.h"
+           ;
 }
 
 static struct acdc_policy *

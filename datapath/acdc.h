@@ -69,32 +69,17 @@ enum acdc_mode {
     ACDC_N_MODES
 };
 
-/* What governs a flow. */
+/* What governs a flow: acdc-params.h says what each member means.  The larger
+ * ones come first, so that there is no padding between them. */
 struct acdc_params {
-    uint32_t beta;              /* 0...ACDC_FIX_ONE; 1 is DCTCP, 0 backs off
-                                 * hardest. */
-    uint32_t gain;              /* g of DCTCP, 1...ACDC_FIX_ONE. */
-    uint32_t initial_window;    /* Segments, at least 1. */
-    uint32_t min_window;        /* Bytes; 0: two segments, see small_windows.
-                                 * Never below one segment. */
-    uint32_t max_window;        /* Bytes; 0: no cap. */
-    uint8_t algorithm;          /* enum acdc_algorithm. */
-    uint8_t fallback;           /* enum acdc_algorithm, for peers without the
-                                 * capability: see acdc_is_fallback(). */
-    uint8_t mode;               /* enum acdc_mode. */
-    bool enabled;
-    bool police;                /* Drop what exceeds the offered window. */
-    bool ecn_syn;               /* Send SYN and SYN-ACK as ECT. */
-    bool align_mss;             /* Tell the guest an MSS whose full segments
-                                 * are a whole number of window units. */
-    bool spread_cuts;           /* DCTCP: rarer, deeper cuts on marks, at
-                                 * random, of the same mean. */
-    bool small_windows;         /* Without min_window: down to one segment
-                                 * where the far guest does not delay ACKs. */
+#define ACDC_PARAM(NR, SYMBOL, NAME, KIND, ...) \
+    ACDC_BITS_##KIND(ACDC_TYPE_##KIND NAME;, )
+#include "acdc-params.h"
+#define ACDC_PARAM(NR, SYMBOL, NAME, KIND, ...) \
+    ACDC_BITS_##KIND(, ACDC_TYPE_##KIND NAME;)
+#include "acdc-params.h"
 };
 
-/* beta 1, dctcp, fallback none, enforce, enabled, no policing, initial window
- * 10 (RFC 6928), g 1/16 (RFC 8257), ecn_syn. */
 extern const struct acdc_params acdc_params_default;
 
 /* Which flows of a tenant a rule is for.  Seen from the guest: local is the

@@ -9,6 +9,7 @@
 
 #include "acdc-dpif.h"
 #include "acdc-match.h"
+#include "acdc-ovs-params.h"
 #include "acdc-ovsdb.h"
 #include "dpif.h"
 #include "odp-util.h"
@@ -85,12 +86,6 @@ struct means {
 static struct ovs_list jobs = OVS_LIST_INITIALIZER(&jobs);
 
 static const char no_datapath[] = "no datapath: there is no bridge\n";
-
-static double
-fraction(uint64_t fixed)
-{
-    return (double) fixed / ACDC_FIX_ONE;
-}
 
 static double
 ratio(double a, double b)
@@ -353,7 +348,7 @@ static void
 put_fraction(struct ds *ds, bool json, const char *name, uint32_t value)
 {
     put_name(ds, json, name);
-    ds_put_format(ds, "%.6g", fraction(value));
+    ds_put_format(ds, "%.6g", acdc_fraction(value));
 }
 
 static void
@@ -430,63 +425,6 @@ put_flow(struct ds *ds, bool json, const char *type,
 /* acdc/show. -------------------------------------------------------------- */
 
 static void
-put_params(struct ds *ds, const struct acdc_params *p)
-{
-    ds_put_format(ds, "%s %s, beta %.6g, gain %.6g, fallback %s, %s",
-                  p->enabled ? acdc_mode_names[p->mode] : "disabled:",
-                  acdc_algorithm_names[p->algorithm], fraction(p->beta),
-                  fraction(p->gain), acdc_algorithm_names[p->fallback],
-                  p->police ? "policed" : "not policed");
-    ds_put_format(ds, ", initial window %"PRIu32" segments",
-                  p->initial_window);
-    if (p->min_window) {
-        ds_put_format(ds, ", min window %"PRIu32" bytes", p->min_window);
-    }
-    if (p->max_window) {
-        ds_put_format(ds, ", max window %"PRIu32" bytes", p->max_window);
-    }
-    if (!p->ecn_syn) {
-        ds_put_cstr(ds, ", SYN not ECT");
-    }
-    if (p->align_mss) {
-        ds_put_cstr(ds, ", MSS aligned");
-    }
-    if (p->spread_cuts) {
-        ds_put_cstr(ds, ", cuts spread");
-    }
-    if (p->small_windows) {
-        ds_put_cstr(ds, ", small windows");
-    }
-    ds_put_char(ds, '\n');
-}
-
-static struct json *
-params_to_json(const struct acdc_params *p)
-{
-    struct json *json = json_object_create();
-
-    json_object_put(json, "enabled", json_boolean_create(p->enabled));
-    json_object_put_string(json, "algorithm",
-                           acdc_algorithm_names[p->algorithm]);
-    json_object_put_string(json, "fallback",
-                           acdc_algorithm_names[p->fallback]);
-    json_object_put_string(json, "mode", acdc_mode_names[p->mode]);
-    json_object_put(json, "beta", json_real_create(fraction(p->beta)));
-    json_object_put(json, "gain", json_real_create(fraction(p->gain)));
-    json_object_put(json, "initial_window",
-                    json_integer_create(p->initial_window));
-    json_object_put(json, "min_window", json_integer_create(p->min_window));
-    json_object_put(json, "max_window", json_integer_create(p->max_window));
-    json_object_put(json, "police", json_boolean_create(p->police));
-    json_object_put(json, "ecn_syn", json_boolean_create(p->ecn_syn));
-    json_object_put(json, "align_mss", json_boolean_create(p->align_mss));
-    json_object_put(json, "spread_cuts", json_boolean_create(p->spread_cuts));
-    json_object_put(json, "small_windows",
-                    json_boolean_create(p->small_windows));
-    return json;
-}
-
-static void
 put_ports(struct ds *ds, struct dpif *dpif, const char *tenant)
 {
     struct acdc_port_info info;
@@ -551,14 +489,14 @@ put_tenant(struct ds *ds, struct dpif *dpif, const struct acdc_tenant_stats *s,
     const uint64_t *c = s->counters;
 
     ds_put_format(ds, "tenant %s: ", s->name);
-    put_params(ds, &s->params);
+    acdc_params_format(&s->params, ds);
     for (size_t i = 0; t && i < t->config.n_rules; i++) {
         const struct acdc_rule *rule = &t->config.rules[i];
 
         ds_put_format(ds, "  rule %"PRIuSIZE": priority %"PRIu32", %s: ", i,
                       rule->priority,
                       t->matches[i][0] ? t->matches[i] : "any");
-        put_params(ds, &rule->params);
+        acdc_params_format(&rule->params, ds);
     }
     if (t && t->error) {
         ds_put_format(ds, "  error: %s\n", t->error);
@@ -572,7 +510,7 @@ put_tenant(struct ds *ds, struct dpif *dpif, const struct acdc_tenant_stats *s,
                   s->n_flows, s->n_half_open, s->n_capable, s->n_fallback);
     if (m && m->n) {
         ds_put_format(ds, "  window: mean %"PRIu64" bytes; alpha: mean %.4f\n",
-                      m->window / m->n, fraction(m->alpha) / m->n);
+                      m->window / m->n, acdc_fraction(m->alpha) / m->n);
     }
     ds_put_format(ds, "  CE: %.4f of the bytes received\n",
                   ratio(c[ACDC_C_CE_BYTES], c[ACDC_C_INGRESS_BYTES]));
@@ -618,7 +556,7 @@ tenant_to_json(const char *type, struct dpif *dpif,
     const uint64_t *c = s->counters;
 
     for (size_t i = 0; t && i < t->config.n_rules; i++) {
-        struct json *rule = params_to_json(&t->config.rules[i].params);
+        struct json *rule = acdc_params_to_json(&t->config.rules[i].params);
 
         json_object_put(rule, "priority",
                         json_integer_create(t->config.rules[i].priority));
@@ -627,7 +565,7 @@ tenant_to_json(const char *type, struct dpif *dpif,
     }
     json_object_put_string(json, "datapath", type);
     json_object_put_string(json, "name", s->name);
-    json_object_put(json, "params", params_to_json(&s->params));
+    json_object_put(json, "params", acdc_params_to_json(&s->params));
     json_object_put(json, "rules", rules);
     json_object_put(json, "ports", ports_to_json(dpif, s->name));
     if (t && t->error) {
@@ -644,7 +582,7 @@ tenant_to_json(const char *type, struct dpif *dpif,
         json_object_put(json, "window_mean",
                         json_integer_create(m->window / m->n));
         json_object_put(json, "alpha_mean",
-                        json_real_create(fraction(m->alpha) / m->n));
+                        json_real_create(acdc_fraction(m->alpha) / m->n));
     }
     json_object_put(json, "ce_fraction",
                     json_real_create(ratio(c[ACDC_C_CE_BYTES],

@@ -42,6 +42,11 @@ endif
 vswitchd_ovs_vswitchd_SOURCES += \
 	lib/acdc-appctl.c \
 	lib/acdc-appctl.h \
+	lib/acdc-ovs-params.c \
+	lib/acdc-ovs-params.h \
+	lib/acdc-ovsdb-parse.c \
+	lib/acdc-ovsdb-private.h \
+	lib/acdc-ovsdb-status.c \
 	lib/acdc-ovsdb.c \
 	lib/acdc-ovsdb.h
 

@@ -20,15 +20,14 @@ VLOG_DEFINE_THIS_MODULE(netlink_acdc);
 
 #if UINTPTR_MAX > UINT32_MAX
 /* What crosses netlink whole.  If one of these no longer holds, the protocol
- * changed: set the new size, and a new ACDC_GENL_VERSION. */
+ * changed: set the new size, and a new ACDC_GENL_VERSION.  A new parameter is
+ * in the version already. */
 BUILD_ASSERT_DECL(sizeof(struct acdc_stats) == 32);
-BUILD_ASSERT_DECL(sizeof(struct acdc_tenant_stats) == 544);
+BUILD_ASSERT_DECL(sizeof(struct acdc_tenant_stats)
+                  == ROUND_UP(ACDC_NAME_LEN + sizeof(struct acdc_params) + 36,
+                              8) + 408);
 BUILD_ASSERT_DECL(sizeof(struct acdc_port_info) == 140);
 BUILD_ASSERT_DECL(sizeof(struct acdc_flow_info) == 240);
-/* And where something moved without another size. */
-BUILD_ASSERT_DECL(offsetof(struct acdc_params, algorithm) == 20
-                  && offsetof(struct acdc_params, enabled) == 23
-                  && offsetof(struct acdc_params, small_windows) == 28);
 #endif
 
 /* Looks the family up.  OVS's nl_lookup_genl_family() does not tell its
@@ -208,20 +207,9 @@ put_params(struct ofpbuf *b, uint16_t type, const struct acdc_params *p)
 {
     size_t ofs = nl_msg_start_nested(b, type | NLA_F_NESTED);
 
-    nl_msg_put_u32(b, ACDC_P_BETA, p->beta);
-    nl_msg_put_u32(b, ACDC_P_GAIN, p->gain);
-    nl_msg_put_u32(b, ACDC_P_INITIAL_WINDOW, p->initial_window);
-    nl_msg_put_u32(b, ACDC_P_MIN_WINDOW, p->min_window);
-    nl_msg_put_u32(b, ACDC_P_MAX_WINDOW, p->max_window);
-    nl_msg_put_u8(b, ACDC_P_ALGORITHM, p->algorithm);
-    nl_msg_put_u8(b, ACDC_P_FALLBACK, p->fallback);
-    nl_msg_put_u8(b, ACDC_P_MODE, p->mode);
-    nl_msg_put_u8(b, ACDC_P_ENABLED, p->enabled);
-    nl_msg_put_u8(b, ACDC_P_POLICE, p->police);
-    nl_msg_put_u8(b, ACDC_P_ECN_SYN, p->ecn_syn);
-    nl_msg_put_u8(b, ACDC_P_ALIGN_MSS, p->align_mss);
-    nl_msg_put_u8(b, ACDC_P_SPREAD_CUTS, p->spread_cuts);
-    nl_msg_put_u8(b, ACDC_P_SMALL_WINDOWS, p->small_windows);
+#define ACDC_PARAM(NR, SYMBOL, NAME, KIND, ...) \
+    ACDC_BITS_##KIND(nl_msg_put_u32, nl_msg_put_u8)(b, NR, p->NAME);
+#include "acdc-params.h"
     nl_msg_end_nested(b, ofs);
 }
 

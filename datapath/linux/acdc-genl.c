@@ -18,15 +18,6 @@
 
 /* Policies. */
 
-static struct netlink_range_validation beta_range = {
-	.max = ACDC_FIX_ONE,
-};
-
-static struct netlink_range_validation gain_range = {
-	.min = 1,
-	.max = ACDC_FIX_ONE,
-};
-
 static struct netlink_range_validation max_flows_range = {
 	.min = 1,
 	.max = ACDC_FLOWS_MAX,
@@ -37,21 +28,17 @@ static struct netlink_range_validation port_no_range = {
 	.max = DP_MAX_PORTS - 1,
 };
 
+#define ACDC_PARAM(NR, SYMBOL, NAME, KIND, MIN, MAX, ...)		\
+	static struct netlink_range_validation NAME##_range = {		\
+		.min = MIN, .max = MAX					\
+	};
+#include "acdc-params.h"
+
 static const struct nla_policy params_policy[ACDC_P_LAST + 1] = {
-	[ACDC_P_BETA] = NLA_POLICY_FULL_RANGE(NLA_U32, &beta_range),
-	[ACDC_P_GAIN] = NLA_POLICY_FULL_RANGE(NLA_U32, &gain_range),
-	[ACDC_P_INITIAL_WINDOW] = NLA_POLICY_MIN(NLA_U32, 1),
-	[ACDC_P_MIN_WINDOW] = { .type = NLA_U32 },
-	[ACDC_P_MAX_WINDOW] = { .type = NLA_U32 },
-	[ACDC_P_ALGORITHM] = NLA_POLICY_MAX(NLA_U8, ACDC_N_ALGS - 1),
-	[ACDC_P_FALLBACK] = NLA_POLICY_MAX(NLA_U8, ACDC_N_ALGS - 1),
-	[ACDC_P_MODE] = NLA_POLICY_MAX(NLA_U8, ACDC_N_MODES - 1),
-	[ACDC_P_ENABLED] = NLA_POLICY_MAX(NLA_U8, 1),
-	[ACDC_P_POLICE] = NLA_POLICY_MAX(NLA_U8, 1),
-	[ACDC_P_ECN_SYN] = NLA_POLICY_MAX(NLA_U8, 1),
-	[ACDC_P_ALIGN_MSS] = NLA_POLICY_MAX(NLA_U8, 1),
-	[ACDC_P_SPREAD_CUTS] = NLA_POLICY_MAX(NLA_U8, 1),
-	[ACDC_P_SMALL_WINDOWS] = NLA_POLICY_MAX(NLA_U8, 1),
+#define ACDC_PARAM(NR, SYMBOL, NAME, KIND, ...)				\
+	[NR] = NLA_POLICY_FULL_RANGE(ACDC_BITS_##KIND(NLA_U32, NLA_U8),	\
+				     &NAME##_range),
+#include "acdc-params.h"
 };
 
 static const struct nla_policy rule_policy[ACDC_R_LAST + 1] = {
@@ -134,26 +121,15 @@ static int get_params(struct nlattr *nested, struct acdc_params *params,
 	err = nla_parse_nested(a, ACDC_P_LAST, nested, params_policy, extack);
 	if (err)
 		return err;
-	for (i = ACDC_P_UNSPEC + 1; i <= ACDC_P_LAST; i++) {
+	for (i = 1; i <= ACDC_P_LAST; i++) {
 		if (!a[i]) {
 			NL_SET_ERR_MSG(extack, "incomplete parameters");
 			return -EINVAL;
 		}
 	}
-	params->beta = nla_get_u32(a[ACDC_P_BETA]);
-	params->gain = nla_get_u32(a[ACDC_P_GAIN]);
-	params->initial_window = nla_get_u32(a[ACDC_P_INITIAL_WINDOW]);
-	params->min_window = nla_get_u32(a[ACDC_P_MIN_WINDOW]);
-	params->max_window = nla_get_u32(a[ACDC_P_MAX_WINDOW]);
-	params->algorithm = nla_get_u8(a[ACDC_P_ALGORITHM]);
-	params->fallback = nla_get_u8(a[ACDC_P_FALLBACK]);
-	params->mode = nla_get_u8(a[ACDC_P_MODE]);
-	params->enabled = nla_get_u8(a[ACDC_P_ENABLED]);
-	params->police = nla_get_u8(a[ACDC_P_POLICE]);
-	params->ecn_syn = nla_get_u8(a[ACDC_P_ECN_SYN]);
-	params->align_mss = nla_get_u8(a[ACDC_P_ALIGN_MSS]);
-	params->spread_cuts = nla_get_u8(a[ACDC_P_SPREAD_CUTS]);
-	params->small_windows = nla_get_u8(a[ACDC_P_SMALL_WINDOWS]);
+#define ACDC_PARAM(NR, SYMBOL, NAME, KIND, ...)				\
+	params->NAME = ACDC_BITS_##KIND(nla_get_u32, nla_get_u8)(a[NR]);
+#include "acdc-params.h"
 	return 0;
 }
 

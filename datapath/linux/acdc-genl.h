@@ -12,7 +12,8 @@
 #define ACDC_GENL_H 1
 
 #define ACDC_GENL_FAMILY "ovs_acdc"
-#define ACDC_GENL_VERSION 4
+/* Of the messages, and one more for each parameter added since. */
+#define ACDC_GENL_VERSION (4 + ACDC_P_LAST - ACDC_P_SMALL_WINDOWS)
 
 enum acdc_genl_cmd {
 	ACDC_CMD_UNSPEC,
@@ -55,26 +56,16 @@ enum acdc_genl_attr {
 };
 #define ACDC_A_LAST (__ACDC_A_MAX - 1)
 
-/* struct acdc_params. */
+/* struct acdc_params: u32 or u8, as the member. */
 enum acdc_genl_params {
-	ACDC_P_UNSPEC,
-	ACDC_P_BETA,		/* u32, as the rest where not noted */
-	ACDC_P_GAIN,
-	ACDC_P_INITIAL_WINDOW,
-	ACDC_P_MIN_WINDOW,
-	ACDC_P_MAX_WINDOW,
-	ACDC_P_ALGORITHM,	/* u8 */
-	ACDC_P_FALLBACK,	/* u8 */
-	ACDC_P_MODE,		/* u8 */
-	ACDC_P_ENABLED,		/* u8, 0 or 1 */
-	ACDC_P_POLICE,		/* u8, 0 or 1 */
-	ACDC_P_ECN_SYN,		/* u8, 0 or 1 */
-	ACDC_P_ALIGN_MSS,	/* u8, 0 or 1 */
-	ACDC_P_SPREAD_CUTS,	/* u8, 0 or 1 */
-	ACDC_P_SMALL_WINDOWS,	/* u8, 0 or 1 */
-	__ACDC_P_MAX,
+#define ACDC_PARAM(NR, SYMBOL, ...) ACDC_P_##SYMBOL = NR,
+#include "acdc-params.h"
 };
-#define ACDC_P_LAST (__ACDC_P_MAX - 1)
+enum {
+	ACDC_P_LAST = 0
+#define ACDC_PARAM(...) + 1
+#include "acdc-params.h"
+};
 
 /* struct acdc_rule and its match. */
 enum acdc_genl_rule {

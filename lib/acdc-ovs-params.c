@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <config.h>
+#include "acdc-ovs-params.h"
+
+#include <string.h>
+
+#include "openvswitch/dynamic-string.h"
+#include "openvswitch/json.h"
+#include "ovsdb-data.h"
+#include "ovsdb-idl.h"
+#include "smap.h"
+#include "util.h"
+#include "vswitch-idl.h"
+
+enum kind {
+    KIND_ALGORITHM,
+    KIND_FALLBACK,
+    KIND_MODE,
+    KIND_BOOL,
+    KIND_FRACTION,
+    KIND_INTEGER
+};
+
+/* A parameter, as the list describes it. */
+struct param {
+    const char *name;
+    const char *key;            /* Of other_config; NULL: it is a column. */
+    const struct ovsdb_idl_column *tenant, *rule;   /* NULL: it is a key. */
+    enum kind kind;
+    size_t offset;              /* In struct acdc_params. */
+    uint32_t min, max;
+    const char *zero, *other;   /* For acdc/show. */
+};
+
+#define KEY_COLUMN NULL
+#define KEY_KEY(NAME) NAME
+#define IN_TABLE_COLUMN(COLUMN) &COLUMN
+#define IN_TABLE_KEY(NAME) NO_COLUMN_OF
+#define NO_COLUMN_OF(COLUMN) NULL
+
+static const struct param params[] = {
+#define ACDC_PARAM(NR, SYMBOL, NAME, KIND, MIN, MAX, DEFAULT, WHERE, ZERO,    \
+                   OTHER)                                                     \
+    { #NAME, KEY_##WHERE, IN_TABLE_##WHERE(ovsrec_acdc_col_##NAME),           \
+      IN_TABLE_##WHERE(ovsrec_acdc_rule_col_##NAME), KIND_##KIND,             \
+      offsetof(struct acdc_params, NAME), MIN, MAX, ZERO, OTHER },
+#include "acdc-params.h"
+};
+
+static bool
+is_wide(const struct param *param)
+{
+    return param->kind == KIND_FRACTION || param->kind == KIND_INTEGER;
+}
+
+static uint32_t
+get_value(const struct acdc_params *p, const struct param *param)
+{
+    const void *member = (const char *) p + param->offset;
+
+    return (is_wide(param) ? *(const uint32_t *) member
+            : *(const uint8_t *) member);
+}
+
+static void
+set_value(struct acdc_params *p, const struct param *param, uint32_t value)
+{
+    void *member = (char *) p + param->offset;
+
+    value = MIN(MAX(value, param->min), param->max);
+    if (is_wide(param)) {
+        *(uint32_t *) member = value;
+    } else {
+        *(uint8_t *) member = value;
+    }
+}
+
+bool
+acdc_params_equal(const struct acdc_params *a, const struct acdc_params *b)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(params); i++) {
+        if (get_value(a, &params[i]) != get_value(b, &params[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* From the database. ------------------------------------------------------ */
+
+/* The names of the values of an enumeration, in the order of their numbers. */
+static const char *const *
+value_names(const struct param *param)
+{
+    return (param->kind == KIND_MODE ? acdc_mode_names
+            : acdc_algorithm_names);
+}
+
+/* The schema has the limits. */
+static uint32_t
+parse_atom(const struct param *param, const union ovsdb_atom *atom)
+{
+    uint32_t i;
+
+    switch (param->kind) {
+    case KIND_BOOL:
+        return atom->boolean;
+    case KIND_INTEGER:
+        return atom->integer;
+    case KIND_FRACTION:
+        return atom->real * ACDC_FIX_ONE + .5;
+    case KIND_ALGORITHM:
+    case KIND_FALLBACK:
+    case KIND_MODE:
+    default:
+        for (i = param->min; i < param->max; i++) {
+            if (!strcmp(atom->s->string, value_names(param)[i])) {
+                break;
+            }
+        }
+        return i;
+    }
+}
+
+/* Only booleans are keys. */
+static void
+parse_key(const struct param *param, const struct smap *other_config,
+          struct acdc_params *p, struct ds *errors)
+{
+    const char *s = smap_get(other_config, param->key);
+
+    if (!s) {
+        return;
+    }
+    if (strcmp(s, "true") && strcmp(s, "false")) {
+        ds_put_format(errors, "other_config:%s: \"%s\" is neither true nor "
+                      "false; ", param->key, s);
+        return;
+    }
+    set_value(p, param, !strcmp(s, "true"));
+}
+
+static void
+parse_row(const struct ovsdb_idl_row *row, bool is_rule,
+          const struct smap *other_config, struct acdc_params *p,
+          struct ds *errors)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(params); i++) {
+        const struct param *param = &params[i];
+        const struct ovsdb_datum *datum;
+
+        if (param->key) {
+            parse_key(param, other_config, p, errors);
+            continue;
+        }
+        datum = ovsdb_idl_read(row, is_rule ? param->rule : param->tenant);
+        if (datum->n) {
+            set_value(p, param, parse_atom(param, &datum->keys[0]));
+        }
+    }
+    if (p->max_window && p->min_window > p->max_window) {
+        ds_put_format(errors, "min_window %"PRIu32" exceeds "
+                      "max_window %"PRIu32"; ", p->min_window, p->max_window);
+    }
+}
+
+void
+acdc_params_parse_tenant(const struct ovsrec_acdc *row,
+                         struct acdc_params *p, struct ds *errors)
+{
+    parse_row(&row->header_, false, &row->other_config, p, errors);
+}
+
+void
+acdc_params_parse_rule(const struct ovsrec_acdc_rule *row,
+                       struct acdc_params *p, struct ds *errors)
+{
+    parse_row(&row->header_, true, &row->other_config, p, errors);
+}
+
+static bool
+is_key(const char *key)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(params); i++) {
+        if (nullable_string_is_equal(params[i].key, key)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void
+acdc_params_check_keys(const struct smap *other_config, const char *another,
+                       struct ds *warnings)
+{
+    const struct smap_node **nodes = smap_sort(other_config);
+
+    for (size_t i = 0; i < smap_count(other_config); i++) {
+        const char *key = nodes[i]->key;
+
+        if (is_key(key) || nullable_string_is_equal(another, key)) {
+            continue;
+        }
+        ds_put_format(warnings, "other_config:%s: unknown key, not used; "
+                      "allowed:", key);
+        for (size_t j = 0; j < ARRAY_SIZE(params); j++) {
+            if (params[j].key) {
+                ds_put_format(warnings, " %s", params[j].key);
+            }
+        }
+        ds_put_format(warnings, "%s%s; ", another ? " " : "",
+                      another ? another : "");
+    }
+    free(nodes);
+}
+
+/* To be read. ------------------------------------------------------------- */
+
+double
+acdc_fraction(uint64_t fixed)
+{
+    return (double) fixed / ACDC_FIX_ONE;
+}
+
+/* The caller must free() the result. */
+static char *
+value_to_string(const struct param *param, uint32_t value)
+{
+    switch (param->kind) {
+    case KIND_BOOL:
+        return xstrdup(value ? "true" : "false");
+    case KIND_INTEGER:
+        return xasprintf("%"PRIu32, value);
+    case KIND_FRACTION:
+        return xasprintf("%.6g", acdc_fraction(value));
+    case KIND_ALGORITHM:
+    case KIND_FALLBACK:
+    case KIND_MODE:
+    default:
+        return xstrdup(value_names(param)[value]);
+    }
+}
+
+void
+acdc_params_format(const struct acdc_params *p, struct ds *ds)
+{
+    ds_put_format(ds, "%s %s",
+                  p->enabled ? acdc_mode_names[p->mode] : "disabled:",
+                  acdc_algorithm_names[p->algorithm]);
+    for (size_t i = 0; i < ARRAY_SIZE(params); i++) {
+        uint32_t value = get_value(p, &params[i]);
+        const char *text = value ? params[i].other : params[i].zero;
+
+        if (text) {
+            char *s = value_to_string(&params[i], value);
+
+            ds_put_cstr(ds, ", ");
+            ds_put_format(ds, text, s);
+            free(s);
+        }
+    }
+    ds_put_char(ds, '\n');
+}
+
+static struct json *
+value_to_json(const struct param *param, uint32_t value)
+{
+    switch (param->kind) {
+    case KIND_BOOL:
+        return json_boolean_create(value);
+    case KIND_INTEGER:
+        return json_integer_create(value);
+    case KIND_FRACTION:
+        return json_real_create(acdc_fraction(value));
+    case KIND_ALGORITHM:
+    case KIND_FALLBACK:
+    case KIND_MODE:
+    default:
+        return json_string_create(value_names(param)[value]);
+    }
+}
+
+struct json *
+acdc_params_to_json(const struct acdc_params *p)
+{
+    struct json *json = json_object_create();
+
+    for (size_t i = 0; i < ARRAY_SIZE(params); i++) {
+        json_object_put(json, params[i].name,
+                        value_to_json(&params[i],
+                                      get_value(p, &params[i])));
+    }
+    return json;
+}
