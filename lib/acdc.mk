@@ -40,6 +40,9 @@ endif
 
 # Configuration and commands, which need the database's IDL.
 vswitchd_ovs_vswitchd_SOURCES += \
+	lib/acdc-appctl-flows.c \
+	lib/acdc-appctl-private.h \
+	lib/acdc-appctl-show.c \
 	lib/acdc-appctl.c \
 	lib/acdc-appctl.h \
 	lib/acdc-ovs-params.c \

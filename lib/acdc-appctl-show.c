@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <config.h>
+#include "acdc-appctl-private.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "acdc-dpif.h"
+#include "acdc-ovs-params.h"
+#include "acdc-ovsdb.h"
+#include "openvswitch/json.h"
+#include "svec.h"
+#include "util.h"
+
+/* Sums over the established connections of a tenant whose both ends have
+ * AC/DC. */
+struct means {
+    uint64_t n;
+    uint64_t alpha, window;
+};
+
+static double
+ratio(double a, double b)
+{
+    return b ? a / b : 0;
+}
+
+static void
+put_int(struct json *json, const char *name, int64_t value)
+{
+    json_object_put(json, name, json_integer_create(value));
+}
+
+/* The same for a member of a structure. */
+#define PUT_MEMBER(JSON, STRUCT, MEMBER) put_int(JSON, #MEMBER, (STRUCT)->MEMBER)
+
+/* Nothing where there is no 'value'. */
+static void
+put_string(struct json *json, const char *name, const char *value)
+{
+    if (value) {
+        json_object_put_string(json, name, value);
+    }
+}
+
+void
+acdc_appctl_add_means(struct report *r, const struct acdc_flow_info *f)
+{
+    struct means *m;
+
+    /* One that sends nothing has the alpha and the window it began with. */
+    if (!f->capable || f->state != ACDC_FLOW_ESTABLISHED || !f->fb_total) {
+        return;
+    }
+    m = shash_find_data(&r->means, f->tenant);
+    if (!m) {
+        m = xzalloc(sizeof *m);
+        shash_add(&r->means, f->tenant, m);
+    }
+    m->n++;
+    m->alpha += f->alpha;
+    m->window += f->window;
+}
+
+/* As text. ---------------------------------------------------------------- */
+
+static void
+put_ports(struct ds *ds, struct dpif *dpif, const char *tenant)
+{
+    struct acdc_port_info info;
+    const char *sep = "";
+
+    ds_put_cstr(ds, "  ports:");
+    for (int i = 0; !acdc_dpif_get_port(dpif, i, &info); i++) {
+        if (!strcmp(info.tenant, tenant)) {
+            ds_put_format(ds, "%s %s (%"PRIu32" flows, MTU %"PRIu32")",
+                          sep, info.name, info.n_flows, info.mtu);
+            sep = ",";
+        }
+    }
+    ds_put_cstr(ds, sep[0] ? "\n" : " none\n");
+}
+
+static void
+put_untouched(struct ds *ds, const struct acdc_tenant_stats *s)
+{
+    static const char prefix[] = "untouched_";
+    const char *sep = "";
+
+    ds_put_cstr(ds, "  untouched:");
+    for (size_t i = 0; i < ACDC_N_COUNTERS; i++) {
+        if (!strncmp(acdc_counter_names[i], prefix, strlen(prefix))
+            && s->counters[i]) {
+            ds_put_format(ds, "%s %"PRIu64" %s", sep, s->counters[i],
+                          acdc_counter_names[i] + strlen(prefix));
+            sep = ",";
+        }
+    }
+    ds_put_cstr(ds, sep[0] ? "\n" : " none\n");
+}
+
+static void
+put_configuration(struct ds *ds, const struct acdc_tenant_stats *s)
+{
+    const struct acdc_ovsdb_tenant *t = acdc_ovsdb_get_tenant(s->name);
+
+    ds_put_format(ds, "tenant %s: ", s->name);
+    acdc_params_format(&s->params, ds);
+    for (size_t i = 0; t && i < t->config.n_rules; i++) {
+        const struct acdc_rule *rule = &t->config.rules[i];
+
+        ds_put_format(ds, "  rule %"PRIuSIZE": priority %"PRIu32", %s: ", i,
+                      rule->priority,
+                      t->matches[i][0] ? t->matches[i] : "any");
+        acdc_params_format(&rule->params, ds);
+    }
+    if (t && t->error) {
+        ds_put_format(ds, "  error: %s\n", t->error);
+    }
+    if (t && t->warning) {
+        ds_put_format(ds, "  warning: %s\n", t->warning);
+    }
+}
+
+static void
+put_tenant(struct ds *ds, struct dpif *dpif, const struct acdc_tenant_stats *s,
+           const struct means *m)
+{
+    const uint64_t *c = s->counters;
+
+    put_configuration(ds, s);
+    put_ports(ds, dpif, s->name);
+    ds_put_format(ds, "  flows: %"PRIu32" (%"PRIu32" half open, "
+                  "%"PRIu32" with AC/DC at both ends, %"PRIu32" fallback)\n",
+                  s->n_flows, s->n_half_open, s->n_capable, s->n_fallback);
+    if (m) {
+        ds_put_format(ds, "  window: mean %"PRIu64" bytes; alpha: mean %.4f\n",
+                      m->window / m->n, acdc_fraction(m->alpha) / m->n);
+    }
+    ds_put_format(ds, "  CE: %.4f of the bytes received\n",
+                  ratio(c[ACDC_C_CE_BYTES], c[ACDC_C_INGRESS_BYTES]));
+    if (c[ACDC_C_RTT_SAMPLES]) {
+        ds_put_format(ds, "  RTT: median %"PRIu32" us, p99 %"PRIu32" us\n",
+                      s->rtt_p50_us, s->rtt_p99_us);
+    }
+    ds_put_format(ds, "  cuts: %"PRIu64" by marks, %"PRIu64" by loss; "
+                  "%"PRIu64" timeouts, %"PRIu64" idle restarts\n",
+                  c[ACDC_C_CUTS_ECN], c[ACDC_C_CUTS_LOSS],
+                  c[ACDC_C_TIMEOUTS], c[ACDC_C_IDLE_RESTARTS]);
+    ds_put_format(ds, "  feedback: PACK %"PRIu64" sent, %"PRIu64" received; "
+                  "FACK %"PRIu64" sent, %"PRIu64" received; "
+                  "%"PRIu64" window updates\n",
+                  c[ACDC_C_PACK_SENT], c[ACDC_C_PACK_RECEIVED],
+                  c[ACDC_C_FACK_SENT], c[ACDC_C_FACK_RECEIVED],
+                  c[ACDC_C_WINDOW_UPDATES]);
+    ds_put_format(ds, "  policed: %"PRIu64" packets, %"PRIu64" bytes\n",
+                  c[ACDC_C_POLICED_PACKETS], c[ACDC_C_POLICED_BYTES]);
+    put_untouched(ds, s);
+}
+
+static void
+put_tenant_counters(struct ds *ds, const struct acdc_tenant_stats *s)
+{
+    ds_put_format(ds, "tenant %s (counters not shown are 0):\n", s->name);
+    for (size_t i = 0; i < ACDC_N_COUNTERS; i++) {
+        if (s->counters[i]) {
+            ds_put_format(ds, "  %-21s %20"PRIu64"  %s\n",
+                          acdc_counter_names[i], s->counters[i],
+                          acdc_counter_help[i]);
+        }
+    }
+}
+
+static void
+put_datapath(struct report *r, const char *type, const struct acdc_config *c,
+             const struct acdc_stats *s)
+{
+    if (r->cmd == CMD_SHOW) {
+        ds_put_format(&r->text, "datapath %s: %"PRIu32" of at most %"PRIu32" "
+                      "flows, idle timeout %"PRIu32" s, ExID 0x%04"PRIx16"\n",
+                      type, s->n_flows, c->max_flows, c->idle_timeout,
+                      c->exid);
+        return;
+    }
+    ds_put_format(&r->text, "datapath %s:\n"
+                  "  flows: %"PRIu32" of at most %"PRIu32" (%"PRIu32" "
+                  "half open, %"PRIu32" closed)\n", type, s->n_flows,
+                  s->max_flows, s->n_half_open, s->n_closed);
+    ds_put_format(&r->text, "  memory: %"PRIu64" bytes; a flow %"PRIu32" "
+                  "(IPv4), %"PRIu32" (IPv6)\n", s->table_bytes,
+                  s->bytes_per_flow4, s->bytes_per_flow6);
+}
+
+/* As JSON. ---------------------------------------------------------------- */
+
+static struct json *
+ports_to_json(struct dpif *dpif, const char *tenant)
+{
+    struct json *json = json_array_create_empty();
+    struct acdc_port_info info;
+
+    for (int i = 0; !acdc_dpif_get_port(dpif, i, &info); i++) {
+        if (!strcmp(info.tenant, tenant)) {
+            struct json *port = json_object_create();
+
+            put_string(port, "name", info.name);
+            put_int(port, "port_no", info.port_no);
+            put_int(port, "flows", info.n_flows);
+            put_int(port, "mtu", info.mtu);
+            json_array_add(json, port);
+        }
+    }
+    return json;
+}
+
+static struct json *
+rules_to_json(const struct acdc_ovsdb_tenant *t)
+{
+    struct json *json = json_array_create_empty();
+
+    for (size_t i = 0; t && i < t->config.n_rules; i++) {
+        struct json *rule = acdc_params_to_json(&t->config.rules[i].params);
+
+        put_int(rule, "priority", t->config.rules[i].priority);
+        put_string(rule, "match", t->matches[i]);
+        json_array_add(json, rule);
+    }
+    return json;
+}
+
+static struct json *
+counters_to_json(const struct acdc_tenant_stats *s)
+{
+    struct json *json = json_object_create();
+
+    for (size_t i = 0; i < ACDC_N_COUNTERS; i++) {
+        put_int(json, acdc_counter_names[i], s->counters[i]);
+    }
+    return json;
+}
+
+/* Adds to 'json' what acdc/show has of a tenant, and acdc/stats has not. */
+static void
+tenant_to_json(struct json *json, struct dpif *dpif,
+               const struct acdc_tenant_stats *s, const struct means *m)
+{
+    const struct acdc_ovsdb_tenant *t = acdc_ovsdb_get_tenant(s->name);
+    const uint64_t *c = s->counters;
+
+    json_object_put(json, "params", acdc_params_to_json(&s->params));
+    json_object_put(json, "rules", rules_to_json(t));
+    json_object_put(json, "ports", ports_to_json(dpif, s->name));
+    put_string(json, "error", t ? t->error : NULL);
+    put_string(json, "warning", t ? t->warning : NULL);
+    PUT_MEMBER(json, s, n_flows);
+    PUT_MEMBER(json, s, n_half_open);
+    PUT_MEMBER(json, s, n_capable);
+    PUT_MEMBER(json, s, n_fallback);
+    if (m) {
+        put_int(json, "window_mean", m->window / m->n);
+        json_object_put(json, "alpha_mean",
+                        json_real_create(acdc_fraction(m->alpha) / m->n));
+    }
+    json_object_put(json, "ce_fraction",
+                    json_real_create(ratio(c[ACDC_C_CE_BYTES],
+                                           c[ACDC_C_INGRESS_BYTES])));
+    PUT_MEMBER(json, s, rtt_p50_us);
+    PUT_MEMBER(json, s, rtt_p99_us);
+}
+
+static struct json *
+datapath_to_json(const char *type, const struct acdc_config *c,
+                 const struct acdc_stats *s)
+{
+    struct json *json = json_object_create();
+
+    put_string(json, "datapath", type);
+    PUT_MEMBER(json, c, max_flows);
+    PUT_MEMBER(json, c, idle_timeout);
+    PUT_MEMBER(json, c, exid);
+    PUT_MEMBER(json, s, n_flows);
+    PUT_MEMBER(json, s, n_half_open);
+    PUT_MEMBER(json, s, n_closed);
+    PUT_MEMBER(json, s, bytes_per_flow4);
+    PUT_MEMBER(json, s, bytes_per_flow6);
+    PUT_MEMBER(json, s, table_bytes);
+    return json;
+}
+
+/* Reports. ---------------------------------------------------------------- */
+
+static int
+compare_tenants(const void *a_, const void *b_)
+{
+    const struct acdc_tenant_stats *a = a_;
+    const struct acdc_tenant_stats *b = b_;
+
+    return strcmp(a->name, b->name);
+}
+
+/* Returns the tenants of 'dpif' called 'name', NULL: all, sorted by name, '*n'
+ * of them.  The caller must free() them. */
+static struct acdc_tenant_stats *
+get_tenants(struct dpif *dpif, const char *name, size_t *n)
+{
+    struct acdc_tenant_stats *tenants = NULL;
+    size_t allocated = 0;
+    int error = 0;
+
+    *n = 0;
+    for (int i = 0; !error; i++) {
+        if (*n >= allocated) {
+            tenants = x2nrealloc(tenants, &allocated, sizeof *tenants);
+        }
+        error = acdc_dpif_get_tenant(dpif, i, &tenants[*n]);
+        if (!error && (!name || !strcmp(name, tenants[*n].name))) {
+            ++*n;
+        }
+    }
+    qsort(tenants, *n, sizeof *tenants, compare_tenants);
+    return tenants;
+}
+
+static void
+report_tenant(struct report *r, const char *type, struct dpif *dpif,
+              const struct acdc_tenant_stats *s)
+{
+    const struct means *m = shash_find_data(&r->means, s->name);
+
+    if (r->query.json) {
+        struct json *json = json_object_create();
+
+        put_string(json, "datapath", type);
+        put_string(json, "name", s->name);
+        if (r->cmd == CMD_SHOW) {
+            tenant_to_json(json, dpif, s, m);
+        }
+        json_object_put(json, "counters", counters_to_json(s));
+        json_array_add(r->tenants, json);
+    } else if (r->cmd == CMD_SHOW) {
+        put_tenant(&r->text, dpif, s, m);
+    } else {
+        put_tenant_counters(&r->text, s);
+    }
+}
+
+void
+acdc_appctl_report(struct report *r, const char *type, struct dpif *dpif)
+{
+    struct acdc_tenant_stats *tenants;
+    struct acdc_config config;
+    struct acdc_stats stats;
+    size_t n;
+    int error;
+
+    error = acdc_dpif_get_stats(dpif, &stats);
+    if (!error) {
+        error = acdc_dpif_get_config(dpif, &config);
+    }
+    if (error) {
+        if (r->cmd == CMD_SHOW) {
+            ds_put_format(&r->text, "datapath %s: %s\n", type,
+                          (error == EOPNOTSUPP ? "does not support AC/DC"
+                           : ovs_strerror(error)));
+        }
+        return;
+    }
+    if (r->query.json) {
+        json_array_add(r->datapaths, datapath_to_json(type, &config, &stats));
+    } else {
+        put_datapath(r, type, &config, &stats);
+    }
+
+    tenants = get_tenants(dpif, r->query.tenant, &n);
+    for (size_t i = 0; i < n; i++) {
+        report_tenant(r, type, dpif, &tenants[i]);
+    }
+    free(tenants);
+}
+
+char *
+acdc_appctl_report_finish(struct report *r)
+{
+    struct svec problems = SVEC_EMPTY_INITIALIZER;
+    struct json *array, *json;
+    const char *problem;
+    size_t i;
+    char *s;
+
+    if (r->cmd == CMD_SHOW) {
+        acdc_ovsdb_get_problems(r->query.tenant, &problems);
+    }
+    if (!r->query.json) {
+        SVEC_FOR_EACH (i, problem, &problems) {
+            ds_put_format(&r->text, "problem: %s\n", problem);
+        }
+        svec_destroy(&problems);
+        return ds_steal_cstr(&r->text);
+    }
+
+    json = json_object_create();
+    json_object_put(json, "datapaths", r->datapaths);
+    json_object_put(json, "tenants", r->tenants);
+    if (r->cmd == CMD_SHOW) {
+        array = json_array_create_empty();
+        SVEC_FOR_EACH (i, problem, &problems) {
+            json_array_add(array, json_string_create(problem));
+        }
+        json_object_put(json, "problems", array);
+    }
+    svec_destroy(&problems);
+    s = json_to_string(json, JSSF_SORT);
+    json_destroy(json);
+    return s;
+}
