@@ -140,12 +140,13 @@ check_names(const struct query *q, struct ds *error)
 {
     struct sset tenants = SSET_INITIALIZER(&tenants);
     struct sset ports = SSET_INITIALIZER(&ports);
-    struct sset types = SSET_INITIALIZER(&types);
+    struct svec types;
     const char *type;
     bool ok = false;
+    size_t j;
 
     acdc_ovsdb_get_datapaths(&types);
-    SSET_FOR_EACH (type, &types) {
+    SVEC_FOR_EACH (j, type, &types) {
         struct acdc_tenant_stats tenant;
         struct acdc_port_info port;
         struct dpif *dpif;
@@ -173,7 +174,7 @@ check_names(const struct query *q, struct ds *error)
     }
     sset_destroy(&tenants);
     sset_destroy(&ports);
-    sset_destroy(&types);
+    svec_destroy(&types);
     return ok;
 }
 
@@ -210,10 +211,8 @@ static void
 job_start(struct unixctl_conn *conn, int argc, const char *argv[],
           int allowed, enum command cmd)
 {
-    struct sset types = SSET_INITIALIZER(&types);
     struct job *job = xzalloc(sizeof *job);
     struct report *r = &job->report;
-    const char *type;
 
     if (!parse_args(conn, argc, argv, allowed, &r->query)) {
         free(job);
@@ -229,13 +228,7 @@ job_start(struct unixctl_conn *conn, int argc, const char *argv[],
         r->tenants = json_array_create_empty();
     }
     shash_init(&r->means);
-    svec_init(&job->types);
-    acdc_ovsdb_get_datapaths(&types);
-    SSET_FOR_EACH (type, &types) {
-        svec_add(&job->types, type);
-    }
-    svec_sort(&job->types);
-    sset_destroy(&types);
+    acdc_ovsdb_get_datapaths(&job->types);
     ovs_list_push_back(&jobs, &job->node);
 }
 
@@ -395,17 +388,18 @@ static void
 acdc_flush_flows(struct unixctl_conn *conn, int argc, const char *argv[],
                  void *aux OVS_UNUSED)
 {
-    struct sset types = SSET_INITIALIZER(&types);
     struct ds errors = DS_EMPTY_INITIALIZER;
     uint64_t total = 0;
+    struct svec types;
     const char *type;
     struct query q;
+    size_t i;
 
     if (!parse_args(conn, argc, argv, ARG_TENANT | ARG_PORT, &q)) {
         return;
     }
     acdc_ovsdb_get_datapaths(&types);
-    SSET_FOR_EACH (type, &types) {
+    SVEC_FOR_EACH (i, type, &types) {
         odp_port_t port = ODPP_NONE;
         struct dpif *dpif;
         uint32_t n = 0;
@@ -427,7 +421,7 @@ acdc_flush_flows(struct unixctl_conn *conn, int argc, const char *argv[],
         dpif_close(dpif);
         total += n;
     }
-    sset_destroy(&types);
+    svec_destroy(&types);
 
     if (errors.length) {
         unixctl_command_reply_error(conn, ds_cstr(&errors));

@@ -23,36 +23,34 @@ static struct ovs_mutex guests_mutex = OVS_MUTEX_INITIALIZER;
 static struct shash guests OVS_GUARDED_BY(guests_mutex)
     = SHASH_INITIALIZER(&guests);
 
+/* What the datapath's class makes of an operation. */
+#define CALL(DPIF, OPERATION, ...)                                      \
+    ((DPIF)->dpif_class->acdc                                           \
+     ? (DPIF)->dpif_class->acdc->OPERATION(DPIF, __VA_ARGS__)           \
+     : EOPNOTSUPP)
+
 int
 acdc_dpif_set_config(struct dpif *dpif, const struct acdc_config *cfg)
 {
-    return (dpif->dpif_class->acdc
-            ? dpif->dpif_class->acdc->set_config(dpif, cfg)
-            : EOPNOTSUPP);
+    return CALL(dpif, set_config, cfg);
 }
 
 int
 acdc_dpif_get_config(struct dpif *dpif, struct acdc_config *cfg)
 {
-    return (dpif->dpif_class->acdc
-            ? dpif->dpif_class->acdc->get_config(dpif, cfg)
-            : EOPNOTSUPP);
+    return CALL(dpif, get_config, cfg);
 }
 
 int
 acdc_dpif_set_tenant(struct dpif *dpif, const struct acdc_tenant_config *tc)
 {
-    return (dpif->dpif_class->acdc
-            ? dpif->dpif_class->acdc->set_tenant(dpif, tc)
-            : EOPNOTSUPP);
+    return CALL(dpif, set_tenant, tc);
 }
 
 int
 acdc_dpif_del_tenant(struct dpif *dpif, const char *name)
 {
-    return (dpif->dpif_class->acdc
-            ? dpif->dpif_class->acdc->del_tenant(dpif, name)
-            : EOPNOTSUPP);
+    return CALL(dpif, del_tenant, name);
 }
 
 /* Records whether the netdev 'name' is a guest port.  Returns true if it
@@ -85,11 +83,7 @@ int
 acdc_dpif_set_port(struct dpif *dpif, odp_port_t port, const char *name,
                    const char *tenant)
 {
-    int error;
-
-    error = (dpif->dpif_class->acdc
-             ? dpif->dpif_class->acdc->set_port(dpif, port, name, tenant)
-             : EOPNOTSUPP);
+    int error = CALL(dpif, set_port, port, name, tenant);
 
     /* What went into hardware before passes by the engine.  Whatever still
      * carries traffic comes back by an upcall. */
@@ -103,27 +97,21 @@ acdc_dpif_set_port(struct dpif *dpif, odp_port_t port, const char *name,
 int
 acdc_dpif_get_stats(struct dpif *dpif, struct acdc_stats *stats)
 {
-    return (dpif->dpif_class->acdc
-            ? dpif->dpif_class->acdc->get_stats(dpif, stats)
-            : EOPNOTSUPP);
+    return CALL(dpif, get_stats, stats);
 }
 
 int
 acdc_dpif_get_tenant(struct dpif *dpif, unsigned int idx,
                      struct acdc_tenant_stats *stats)
 {
-    return (dpif->dpif_class->acdc
-            ? dpif->dpif_class->acdc->get_tenant(dpif, idx, stats)
-            : EOPNOTSUPP);
+    return CALL(dpif, get_tenant, idx, stats);
 }
 
 int
 acdc_dpif_get_port(struct dpif *dpif, unsigned int idx,
                    struct acdc_port_info *info)
 {
-    return (dpif->dpif_class->acdc
-            ? dpif->dpif_class->acdc->get_port(dpif, idx, info)
-            : EOPNOTSUPP);
+    return CALL(dpif, get_port, idx, info);
 }
 
 int
@@ -132,9 +120,7 @@ acdc_dpif_dump(struct dpif *dpif, uint64_t *cursor,
                unsigned int *n)
 {
     *n = 0;
-    return (dpif->dpif_class->acdc
-            ? dpif->dpif_class->acdc->dump(dpif, cursor, flows, max, n)
-            : EOPNOTSUPP);
+    return CALL(dpif, dump, cursor, flows, max, n);
 }
 
 int
@@ -142,9 +128,7 @@ acdc_dpif_flush(struct dpif *dpif, const char *tenant, odp_port_t port,
                 uint32_t *n)
 {
     *n = 0;
-    return (dpif->dpif_class->acdc
-            ? dpif->dpif_class->acdc->flush(dpif, tenant, port, n)
-            : EOPNOTSUPP);
+    return CALL(dpif, flush, tenant, port, n);
 }
 
 /* Hardware offload. */

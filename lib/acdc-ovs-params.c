@@ -28,7 +28,6 @@ struct param {
     const char *key;            /* Of other_config; NULL: it is a column. */
     const struct ovsdb_idl_column *tenant, *rule;   /* NULL: it is a key. */
     enum kind kind;
-    size_t offset;              /* In struct acdc_params. */
     uint32_t min, max;
     const char *zero, *other;   /* For acdc/show. */
 };
@@ -44,47 +43,35 @@ static const struct param params[] = {
                    OTHER)                                                     \
     { #NAME, KEY_##WHERE, IN_TABLE_##WHERE(ovsrec_acdc_col_##NAME),           \
       IN_TABLE_##WHERE(ovsrec_acdc_rule_col_##NAME), KIND_##KIND,             \
-      offsetof(struct acdc_params, NAME), MIN, MAX, ZERO, OTHER },
+      MIN, MAX, ZERO, OTHER },
 #include "acdc-params.h"
 };
 
-static bool
-is_wide(const struct param *param)
-{
-    return param->kind == KIND_FRACTION || param->kind == KIND_INTEGER;
-}
+#define N_PARAMS ARRAY_SIZE(params)
 
-static uint32_t
-get_value(const struct acdc_params *p, const struct param *param)
+/* Of 'p' the members, in the order of 'params'. */
+static void
+get_values(const struct acdc_params *p, uint32_t values[N_PARAMS])
 {
-    const void *member = (const char *) p + param->offset;
-
-    return (is_wide(param) ? *(const uint32_t *) member
-            : *(const uint8_t *) member);
+#define ACDC_PARAM(NR, SYMBOL, NAME, ...) *values++ = p->NAME;
+#include "acdc-params.h"
 }
 
 static void
-set_value(struct acdc_params *p, const struct param *param, uint32_t value)
+set_values(struct acdc_params *p, const uint32_t values[N_PARAMS])
 {
-    void *member = (char *) p + param->offset;
-
-    value = MIN(MAX(value, param->min), param->max);
-    if (is_wide(param)) {
-        *(uint32_t *) member = value;
-    } else {
-        *(uint8_t *) member = value;
-    }
+#define ACDC_PARAM(NR, SYMBOL, NAME, ...) p->NAME = *values++;
+#include "acdc-params.h"
 }
 
 bool
 acdc_params_equal(const struct acdc_params *a, const struct acdc_params *b)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(params); i++) {
-        if (get_value(a, &params[i]) != get_value(b, &params[i])) {
-            return false;
-        }
-    }
-    return true;
+    uint32_t va[N_PARAMS], vb[N_PARAMS];
+
+    get_values(a, va);
+    get_values(b, vb);
+    return !memcmp(va, vb, sizeof va);
 }
 
 /* From the database. ------------------------------------------------------ */
@@ -97,48 +84,47 @@ value_names(const struct param *param)
             : acdc_algorithm_names);
 }
 
-/* The schema has the limits. */
 static uint32_t
 parse_atom(const struct param *param, const union ovsdb_atom *atom)
 {
-    uint32_t i;
+    uint32_t value = param->min;
 
     switch (param->kind) {
     case KIND_BOOL:
-        return atom->boolean;
+        value = atom->boolean;
+        break;
     case KIND_INTEGER:
-        return atom->integer;
+        value = atom->integer;
+        break;
     case KIND_FRACTION:
-        return atom->real * ACDC_FIX_ONE + .5;
+        value = atom->real * ACDC_FIX_ONE + .5;
+        break;
     case KIND_ALGORITHM:
     case KIND_FALLBACK:
     case KIND_MODE:
-    default:
-        for (i = param->min; i < param->max; i++) {
-            if (!strcmp(atom->s->string, value_names(param)[i])) {
-                break;
-            }
+        while (value < param->max
+               && strcmp(atom->s->string, value_names(param)[value])) {
+            value++;
         }
-        return i;
+        break;
     }
+    /* The schema has the limits, but fractions are rounded. */
+    return MIN(MAX(value, param->min), param->max);
 }
 
 /* Only booleans are keys. */
 static void
 parse_key(const struct param *param, const struct smap *other_config,
-          struct acdc_params *p, struct ds *errors)
+          uint32_t *value, struct ds *errors)
 {
     const char *s = smap_get(other_config, param->key);
 
-    if (!s) {
-        return;
-    }
-    if (strcmp(s, "true") && strcmp(s, "false")) {
+    if (s && strcmp(s, "true") && strcmp(s, "false")) {
         ds_put_format(errors, "other_config:%s: \"%s\" is neither true nor "
                       "false; ", param->key, s);
-        return;
+    } else if (s) {
+        *value = !strcmp(s, "true");
     }
-    set_value(p, param, !strcmp(s, "true"));
 }
 
 static void
@@ -146,19 +132,23 @@ parse_row(const struct ovsdb_idl_row *row, bool is_rule,
           const struct smap *other_config, struct acdc_params *p,
           struct ds *errors)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(params); i++) {
+    uint32_t values[N_PARAMS];
+
+    get_values(p, values);
+    for (size_t i = 0; i < N_PARAMS; i++) {
         const struct param *param = &params[i];
         const struct ovsdb_datum *datum;
 
         if (param->key) {
-            parse_key(param, other_config, p, errors);
+            parse_key(param, other_config, &values[i], errors);
             continue;
         }
         datum = ovsdb_idl_read(row, is_rule ? param->rule : param->tenant);
         if (datum->n) {
-            set_value(p, param, parse_atom(param, &datum->keys[0]));
+            values[i] = parse_atom(param, &datum->keys[0]);
         }
     }
+    set_values(p, values);
     if (p->max_window && p->min_window > p->max_window) {
         ds_put_format(errors, "min_window %"PRIu32" exceeds "
                       "max_window %"PRIu32"; ", p->min_window, p->max_window);
@@ -182,7 +172,7 @@ acdc_params_parse_rule(const struct ovsrec_acdc_rule *row,
 static bool
 is_key(const char *key)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(params); i++) {
+    for (size_t i = 0; i < N_PARAMS; i++) {
         if (nullable_string_is_equal(params[i].key, key)) {
             return true;
         }
@@ -204,7 +194,7 @@ acdc_params_check_keys(const struct smap *other_config, const char *another,
         }
         ds_put_format(warnings, "other_config:%s: unknown key, not used; "
                       "allowed:", key);
-        for (size_t j = 0; j < ARRAY_SIZE(params); j++) {
+        for (size_t j = 0; j < N_PARAMS; j++) {
             if (params[j].key) {
                 ds_put_format(warnings, " %s", params[j].key);
             }
@@ -223,41 +213,46 @@ acdc_fraction(uint64_t fixed)
     return (double) fixed / ACDC_FIX_ONE;
 }
 
-/* The caller must free() the result. */
-static char *
-value_to_string(const struct param *param, uint32_t value)
+/* Appends 'text' with the value instead of its %s. */
+static void
+format_value(const struct param *param, uint32_t value, const char *text,
+             struct ds *ds)
 {
+    char number[32] = "";
+
     switch (param->kind) {
     case KIND_BOOL:
-        return xstrdup(value ? "true" : "false");
+        break;
     case KIND_INTEGER:
-        return xasprintf("%"PRIu32, value);
+        snprintf(number, sizeof number, "%"PRIu32, value);
+        break;
     case KIND_FRACTION:
-        return xasprintf("%.6g", acdc_fraction(value));
+        snprintf(number, sizeof number, "%.6g", acdc_fraction(value));
+        break;
     case KIND_ALGORITHM:
     case KIND_FALLBACK:
     case KIND_MODE:
-    default:
-        return xstrdup(value_names(param)[value]);
+        ds_put_format(ds, text, value_names(param)[value]);
+        return;
     }
+    ds_put_format(ds, text, number);
 }
 
 void
 acdc_params_format(const struct acdc_params *p, struct ds *ds)
 {
+    uint32_t values[N_PARAMS];
+
+    get_values(p, values);
     ds_put_format(ds, "%s %s",
                   p->enabled ? acdc_mode_names[p->mode] : "disabled:",
                   acdc_algorithm_names[p->algorithm]);
-    for (size_t i = 0; i < ARRAY_SIZE(params); i++) {
-        uint32_t value = get_value(p, &params[i]);
-        const char *text = value ? params[i].other : params[i].zero;
+    for (size_t i = 0; i < N_PARAMS; i++) {
+        const char *text = values[i] ? params[i].other : params[i].zero;
 
         if (text) {
-            char *s = value_to_string(&params[i], value);
-
             ds_put_cstr(ds, ", ");
-            ds_put_format(ds, text, s);
-            free(s);
+            format_value(&params[i], values[i], text, ds);
         }
     }
     ds_put_char(ds, '\n');
@@ -276,20 +271,21 @@ value_to_json(const struct param *param, uint32_t value)
     case KIND_ALGORITHM:
     case KIND_FALLBACK:
     case KIND_MODE:
-    default:
         return json_string_create(value_names(param)[value]);
     }
+    OVS_NOT_REACHED();
 }
 
 struct json *
 acdc_params_to_json(const struct acdc_params *p)
 {
     struct json *json = json_object_create();
+    uint32_t values[N_PARAMS];
 
-    for (size_t i = 0; i < ARRAY_SIZE(params); i++) {
+    get_values(p, values);
+    for (size_t i = 0; i < N_PARAMS; i++) {
         json_object_put(json, params[i].name,
-                        value_to_json(&params[i],
-                                      get_value(p, &params[i])));
+                        value_to_json(&params[i], values[i]));
     }
     return json;
 }

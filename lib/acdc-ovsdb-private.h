@@ -12,6 +12,7 @@
 
 struct ovsrec_acdc;
 struct ovsrec_open_vswitch;
+struct sset;
 
 /* Counters whose moves are logged, see acdc-ovsdb-status.c. */
 #define ACDC_OVSDB_N_EVENTS 7

@@ -16,7 +16,7 @@
 #include "openvswitch/vlog.h"
 #include "ovsdb-idl.h"
 #include "smap.h"
-#include "sset.h"
+#include "svec.h"
 #include "timeval.h"
 #include "util.h"
 #include "vswitch-idl.h"
@@ -150,9 +150,10 @@ log_events(const char *name, struct tenant *t)
 static void
 collect_stats(void)
 {
-    struct sset types = SSET_INITIALIZER(&types);
     struct shash_node *node;
+    struct svec types;
     const char *type;
+    size_t j;
 
     COVERAGE_INC(acdc_stats_update);
 
@@ -162,7 +163,7 @@ collect_stats(void)
         memset(&t->stats, 0, sizeof t->stats);
     }
     acdc_ovsdb_get_datapaths(&types);
-    SSET_FOR_EACH (type, &types) {
+    SVEC_FOR_EACH (j, type, &types) {
         struct acdc_tenant_stats s;
         struct dpif *dpif;
 
@@ -178,7 +179,7 @@ collect_stats(void)
         }
         dpif_close(dpif);
     }
-    sset_destroy(&types);
+    svec_destroy(&types);
     SHASH_FOR_EACH (node, &acdc_tenants) {
         log_events(node->name, node->data);
     }

@@ -38,6 +38,7 @@ static struct vlog_rate_limit rl = VLOG_RATE_LIMIT_INIT(60, 500);
 struct datapath {
     struct simap sent;          /* Tenant name -> 'generation' last sent. */
     struct shash ports;         /* Wanted: interface name -> tenant name. */
+    bool in_use;                /* By a bridge. */
 };
 
 struct shash acdc_tenants = SHASH_INITIALIZER(&acdc_tenants);
@@ -131,26 +132,26 @@ static void
 read_datapaths(const struct ovsrec_open_vswitch *cfg,
                struct sset *new_warnings)
 {
-    struct shash old = SHASH_INITIALIZER(&old);
     struct shash_node *node;
 
-    shash_swap(&old, &datapaths);
+    SHASH_FOR_EACH (node, &datapaths) {
+        struct datapath *dp = node->data;
+
+        dp->in_use = false;
+        shash_clear_free_data(&dp->ports);
+    }
     for (size_t i = 0; i < cfg->n_bridges; i++) {
         const struct ovsrec_bridge *br = cfg->bridges[i];
         const char *type = ofproto_normalize_type(br->datapath_type);
         struct datapath *dp = shash_find_data(&datapaths, type);
 
         if (!dp) {
-            dp = shash_find_and_delete(&old, type);
-            if (dp) {
-                shash_clear_free_data(&dp->ports);
-            } else {
-                dp = xmalloc(sizeof *dp);
-                simap_init(&dp->sent);
-                shash_init(&dp->ports);
-            }
+            dp = xmalloc(sizeof *dp);
+            simap_init(&dp->sent);
+            shash_init(&dp->ports);
             shash_add(&datapaths, type, dp);
         }
+        dp->in_use = true;
 
         acdc_ovsdb_check_keys("Bridge", br->name, &br->other_config,
                               new_warnings);
@@ -173,14 +174,16 @@ read_datapaths(const struct ovsrec_open_vswitch *cfg,
         }
     }
 
-    SHASH_FOR_EACH (node, &old) {
+    SHASH_FOR_EACH_SAFE (node, &datapaths) {
         struct datapath *dp = node->data;
 
-        simap_destroy(&dp->sent);
-        shash_destroy_free_data(&dp->ports);
-        free(dp);
+        if (!dp->in_use) {
+            shash_delete(&datapaths, node);
+            simap_destroy(&dp->sent);
+            shash_destroy_free_data(&dp->ports);
+            free(dp);
+        }
     }
-    shash_destroy(&old);
 }
 
 /* Bringing a datapath to the wanted state. -------------------------------- */
@@ -573,13 +576,15 @@ acdc_ovsdb_get_problems(const char *tenant, struct svec *problems)
 }
 
 void
-acdc_ovsdb_get_datapaths(struct sset *types)
+acdc_ovsdb_get_datapaths(struct svec *types)
 {
     struct shash_node *node;
 
+    svec_init(types);
     SHASH_FOR_EACH (node, &datapaths) {
-        sset_add(types, node->name);
+        svec_add(types, node->name);
     }
+    svec_sort(types);
 }
 
 int

@@ -20,7 +20,6 @@
 struct dpif;
 struct ovsdb_idl;
 struct smap;
-struct sset;
 struct svec;
 
 /* Once, before the first acdc_ovsdb_run(). */
@@ -52,13 +51,14 @@ struct acdc_ovsdb_tenant {
 const struct acdc_ovsdb_tenant *acdc_ovsdb_get_tenant(const char *name);
 
 /* Adds to 'problems', sorted, a line for each thing that the database asks for
- * and that cannot be had, but for what acdc_ovsdb_get_tenant() says: ports that
- * are not bound, tenants that no datapath has, settings in other tables that
+ * and that cannot be had, but for what acdc_ovsdb_get_tenant() says: ports
+ * that are not bound, tenants that no datapath has, settings in other tables that
  * are not understood.  With 'tenant' only those of that tenant. */
 void acdc_ovsdb_get_problems(const char *tenant, struct svec *problems);
 
-/* Adds the types of the datapaths in use ("netdev", "system") to 'types'. */
-void acdc_ovsdb_get_datapaths(struct sset *types);
+/* Initializes 'types' with the types of the datapaths in use ("netdev",
+ * "system"), sorted. */
+void acdc_ovsdb_get_datapaths(struct svec *types);
 
 /* Opens the datapath that the bridges of 'type' share.  The caller must close
  * it with dpif_close() before the main loop goes on, since an open datapath

@@ -92,32 +92,28 @@ acdc_family(void)
     return family;
 }
 
-/* Begins a request in '*request'.  False: not supported. */
-static bool
+/* Begins a request in '*request', for acdc_transact(). */
+static void
 acdc_request(const struct dpif *dpif, uint8_t cmd, struct ofpbuf *request)
 {
     struct ovs_header *header;
 
-    if (acdc_family() < 0) {
-        return false;
-    }
     ofpbuf_init(request, 512);
-    nl_msg_put_genlmsghdr(request, 0, acdc_family(),
+    nl_msg_put_genlmsghdr(request, 0, MAX(acdc_family(), 0),
                           NLM_F_REQUEST | NLM_F_ECHO, cmd,
                           ACDC_GENL_VERSION);
     header = ofpbuf_put_uninit(request, sizeof *header);
     header->dp_ifindex = dpif_netlink_get_ifindex(dpif);
-    return true;
 }
 
 /* Sends 'request' and frees it.  With 'reply', stores there the answer, whose
  * attributes go to 'attrs' by 'policy'; the caller frees it. */
 static int
 acdc_transact(struct ofpbuf *request, struct ofpbuf **reply,
-              const struct nl_policy *policy, struct nlattr *attrs[],
-              size_t n_attrs)
+              const struct nl_policy *policy, struct nlattr *attrs[])
 {
-    int error = nl_transact(NETLINK_GENERIC, request, reply);
+    int error = (acdc_family() < 0 ? EOPNOTSUPP
+                 : nl_transact(NETLINK_GENERIC, request, reply));
 
     ofpbuf_uninit(request);
     if (error || !reply) {
@@ -128,7 +124,7 @@ acdc_transact(struct ofpbuf *request, struct ofpbuf **reply,
     }
     if (!nl_policy_parse(*reply, NLMSG_HDRLEN + GENL_HDRLEN
                          + sizeof(struct ovs_header), policy, attrs,
-                         n_attrs)) {
+                         __ACDC_A_MAX)) {
         ofpbuf_delete(*reply);
         *reply = NULL;
         return EPROTO;
@@ -136,26 +132,26 @@ acdc_transact(struct ofpbuf *request, struct ofpbuf **reply,
     return 0;
 }
 
-/* A request without arguments but perhaps 'index', answered by one structure
- * in attribute 'attr'. */
+/* Sends 'request', which has no answer, and frees it. */
 static int
-acdc_get(struct dpif *dpif, uint8_t cmd, const unsigned int *index,
-         uint16_t attr, void *data, size_t size)
+acdc_set(struct ofpbuf *request)
+{
+    return acdc_transact(request, NULL, NULL, NULL);
+}
+
+/* Sends 'request', which is answered by 'size' bytes in attribute 'attr', and
+ * frees it. */
+static int
+acdc_get(struct ofpbuf *request, uint16_t attr, void *data, size_t size)
 {
     struct nl_policy policy[__ACDC_A_MAX] = { { .type = NL_A_NO_ATTR } };
     struct nlattr *attrs[__ACDC_A_MAX];
-    struct ofpbuf request, *reply;
+    struct ofpbuf *reply;
     int error;
 
     policy[attr].type = NL_A_UNSPEC;
     policy[attr].min_len = policy[attr].max_len = size;
-    if (!acdc_request(dpif, cmd, &request)) {
-        return EOPNOTSUPP;
-    }
-    if (index) {
-        nl_msg_put_u32(&request, ACDC_A_INDEX, *index);
-    }
-    error = acdc_transact(&request, &reply, policy, attrs, __ACDC_A_MAX);
+    error = acdc_transact(request, &reply, policy, attrs);
     if (!error) {
         memcpy(data, nl_attr_get(attrs[attr]), size);
         ofpbuf_delete(reply);
@@ -163,18 +159,28 @@ acdc_get(struct dpif *dpif, uint8_t cmd, const unsigned int *index,
     return error;
 }
 
+/* The same with the 'idx'th of something. */
+static int
+acdc_get_nth(struct dpif *dpif, uint8_t cmd, unsigned int idx, uint16_t attr,
+             void *data, size_t size)
+{
+    struct ofpbuf request;
+
+    acdc_request(dpif, cmd, &request);
+    nl_msg_put_u32(&request, ACDC_A_INDEX, idx);
+    return acdc_get(&request, attr, data, size);
+}
+
 static int
 acdc_netlink_set_config(struct dpif *dpif, const struct acdc_config *config)
 {
     struct ofpbuf request;
 
-    if (!acdc_request(dpif, ACDC_CMD_CONFIG_SET, &request)) {
-        return EOPNOTSUPP;
-    }
+    acdc_request(dpif, ACDC_CMD_CONFIG_SET, &request);
     nl_msg_put_u32(&request, ACDC_A_MAX_FLOWS, config->max_flows);
     nl_msg_put_u32(&request, ACDC_A_IDLE_TIMEOUT, config->idle_timeout);
     nl_msg_put_u16(&request, ACDC_A_EXID, config->exid);
-    return acdc_transact(&request, NULL, NULL, NULL, 0);
+    return acdc_set(&request);
 }
 
 static int
@@ -189,10 +195,8 @@ acdc_netlink_get_config(struct dpif *dpif, struct acdc_config *config)
     struct ofpbuf request, *reply;
     int error;
 
-    if (!acdc_request(dpif, ACDC_CMD_CONFIG_GET, &request)) {
-        return EOPNOTSUPP;
-    }
-    error = acdc_transact(&request, &reply, policy, attrs, __ACDC_A_MAX);
+    acdc_request(dpif, ACDC_CMD_CONFIG_GET, &request);
+    error = acdc_transact(&request, &reply, policy, attrs);
     if (!error) {
         config->max_flows = nl_attr_get_u32(attrs[ACDC_A_MAX_FLOWS]);
         config->idle_timeout = nl_attr_get_u32(attrs[ACDC_A_IDLE_TIMEOUT]);
@@ -238,9 +242,7 @@ acdc_netlink_set_tenant(struct dpif *dpif, const struct acdc_tenant_config *tc)
     struct ofpbuf request;
     size_t ofs;
 
-    if (!acdc_request(dpif, ACDC_CMD_TENANT_SET, &request)) {
-        return EOPNOTSUPP;
-    }
+    acdc_request(dpif, ACDC_CMD_TENANT_SET, &request);
     nl_msg_put_string(&request, ACDC_A_TENANT, tc->name);
     put_params(&request, ACDC_A_PARAMS, &tc->params);
     nl_msg_put_u32(&request, ACDC_A_MAX_HALF_OPEN, tc->max_half_open);
@@ -249,7 +251,7 @@ acdc_netlink_set_tenant(struct dpif *dpif, const struct acdc_tenant_config *tc)
         put_rule(&request, &tc->rules[i]);
     }
     nl_msg_end_nested(&request, ofs);
-    return acdc_transact(&request, NULL, NULL, NULL, 0);
+    return acdc_set(&request);
 }
 
 static int
@@ -257,11 +259,9 @@ acdc_netlink_del_tenant(struct dpif *dpif, const char *name)
 {
     struct ofpbuf request;
 
-    if (!acdc_request(dpif, ACDC_CMD_TENANT_DEL, &request)) {
-        return EOPNOTSUPP;
-    }
+    acdc_request(dpif, ACDC_CMD_TENANT_DEL, &request);
     nl_msg_put_string(&request, ACDC_A_TENANT, name);
-    return acdc_transact(&request, NULL, NULL, NULL, 0);
+    return acdc_set(&request);
 }
 
 static int
@@ -270,9 +270,7 @@ acdc_netlink_set_port(struct dpif *dpif, odp_port_t port_no, const char *name,
 {
     struct ofpbuf request;
 
-    if (!acdc_request(dpif, ACDC_CMD_PORT_SET, &request)) {
-        return EOPNOTSUPP;
-    }
+    acdc_request(dpif, ACDC_CMD_PORT_SET, &request);
     nl_msg_put_u32(&request, ACDC_A_PORT_NO, odp_to_u32(port_no));
     if (name) {
         nl_msg_put_string(&request, ACDC_A_PORT_NAME, name);
@@ -280,30 +278,32 @@ acdc_netlink_set_port(struct dpif *dpif, odp_port_t port_no, const char *name,
     if (tenant) {
         nl_msg_put_string(&request, ACDC_A_TENANT, tenant);
     }
-    return acdc_transact(&request, NULL, NULL, NULL, 0);
+    return acdc_set(&request);
 }
 
 static int
 acdc_netlink_get_stats(struct dpif *dpif, struct acdc_stats *stats)
 {
-    return acdc_get(dpif, ACDC_CMD_STATS_GET, NULL, ACDC_A_STATS, stats,
-                    sizeof *stats);
+    struct ofpbuf request;
+
+    acdc_request(dpif, ACDC_CMD_STATS_GET, &request);
+    return acdc_get(&request, ACDC_A_STATS, stats, sizeof *stats);
 }
 
 static int
 acdc_netlink_get_tenant(struct dpif *dpif, unsigned int idx,
                         struct acdc_tenant_stats *stats)
 {
-    return acdc_get(dpif, ACDC_CMD_TENANT_GET, &idx, ACDC_A_TENANT_STATS,
-                    stats, sizeof *stats);
+    return acdc_get_nth(dpif, ACDC_CMD_TENANT_GET, idx, ACDC_A_TENANT_STATS,
+                        stats, sizeof *stats);
 }
 
 static int
 acdc_netlink_get_port(struct dpif *dpif, unsigned int idx,
                       struct acdc_port_info *info)
 {
-    return acdc_get(dpif, ACDC_CMD_PORT_GET, &idx, ACDC_A_PORT_INFO, info,
-                    sizeof *info);
+    return acdc_get_nth(dpif, ACDC_CMD_PORT_GET, idx, ACDC_A_PORT_INFO,
+                        info, sizeof *info);
 }
 
 static int
@@ -321,12 +321,13 @@ acdc_netlink_dump(struct dpif *dpif, uint64_t *cursor,
     int error;
 
     *n = 0;
-    if (!max || !acdc_request(dpif, ACDC_CMD_FLOW_GET, &request)) {
-        return max ? EOPNOTSUPP : 0;
+    if (!max) {
+        return 0;
     }
+    acdc_request(dpif, ACDC_CMD_FLOW_GET, &request);
     nl_msg_put_u64(&request, ACDC_A_CURSOR, *cursor);
     nl_msg_put_u32(&request, ACDC_A_MAX, MIN(max, ACDC_GENL_MAX_FLOWS));
-    error = acdc_transact(&request, &reply, policy, attrs, __ACDC_A_MAX);
+    error = acdc_transact(&request, &reply, policy, attrs);
     if (error) {
         return error;
     }
@@ -349,28 +350,16 @@ static int
 acdc_netlink_flush(struct dpif *dpif, const char *tenant, odp_port_t port,
                    uint32_t *n)
 {
-    static const struct nl_policy policy[__ACDC_A_MAX] = {
-        [ACDC_A_COUNT] = { .type = NL_A_U32 },
-    };
-    struct nlattr *attrs[__ACDC_A_MAX];
-    struct ofpbuf request, *reply;
-    int error;
+    struct ofpbuf request;
 
-    if (!acdc_request(dpif, ACDC_CMD_FLUSH, &request)) {
-        return EOPNOTSUPP;
-    }
+    acdc_request(dpif, ACDC_CMD_FLUSH, &request);
     if (tenant) {
         nl_msg_put_string(&request, ACDC_A_TENANT, tenant);
     }
     if (port != ODPP_NONE) {
         nl_msg_put_u32(&request, ACDC_A_PORT_NO, odp_to_u32(port));
     }
-    error = acdc_transact(&request, &reply, policy, attrs, __ACDC_A_MAX);
-    if (!error) {
-        *n = nl_attr_get_u32(attrs[ACDC_A_COUNT]);
-        ofpbuf_delete(reply);
-    }
-    return error;
+    return acdc_get(&request, ACDC_A_COUNT, n, sizeof *n);
 }
 
 const struct acdc_dpif_class acdc_netlink_class = {
