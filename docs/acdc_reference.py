@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 from functools import cache
@@ -29,7 +30,9 @@ from sphinx.util.docutils import SphinxDirective
 
 ROOT = Path(__file__).resolve().parents[1]
 COUNTERS = ROOT / "datapath" / "acdc-counters.h"
-SCHEMA = ROOT / "ovs-patches" / "schema"
+sys.path.append(str(ROOT / "build-aux"))
+
+import acdc_params  # noqa: E402
 
 
 @cache
@@ -41,7 +44,7 @@ def counters() -> list[tuple[str, str]]:
 
 @cache
 def schema(table: str) -> dict[str, Any]:
-    tables = json.loads((SCHEMA / "acdc.ovsschema").read_text())["tables"]
+    tables = json.loads(acdc_params.schema(ROOT))["tables"]
     columns: dict[str, Any] = tables[table]["columns"]
     return columns
 
@@ -49,7 +52,7 @@ def schema(table: str) -> dict[str, Any]:
 @cache
 def manual(table: str) -> str:
     """What acdc.xml says about a table, upstream's or ours."""
-    xml = (SCHEMA / "acdc.xml").read_text()
+    xml = acdc_params.manual(ROOT)
     start = xml.index(f'<table name="{table}"')
     return xml[start : xml.index("</table>", start)]
 
