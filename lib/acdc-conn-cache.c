@@ -46,7 +46,8 @@ BUILD_ASSERT_DECL(CONNS_IN_LINE * sizeof(struct conn) == CACHE_LINE_SIZE);
 
 /* The table's memory is reserved at first, and comes from the kernel as it is touched.
  * The part in use grows when it has fewer than CONNS_PER_FLOW places for a connection
- * of the engine: two directions, and as many free.  One of GROW_INV_PROB looks. */
+ * of the engine: two directions, and as many free.  One of GROW_INV_PROB looks.
+ * Pages are small: the packet that touches a huge one would wait for 2 MB. */
 #define MIN_CONNS 4096
 #define CONNS_PER_FLOW UINT64_C(4)
 #define GROW_INV_PROB 64
@@ -88,9 +89,6 @@ acdc_conn_cache_create(const struct acdc_netdev *an)
         free_cacheline(cache);
         return NULL;
     }
-#ifdef MADV_HUGEPAGE
-    (void) madvise(cache->conns, size, MADV_HUGEPAGE);
-#endif
     return cache;
 }
 
