@@ -48,6 +48,8 @@ def test_no_packet_waits_for_memory() -> None:
     """What flows will need is there soon after the first tenant, or after the limit is raised."""
     with Ovs() as ovs:
         wire = Wire(ovs, headers=True)
+        # Open vSwitch's caches, and the connection cache, would take some, too.
+        ovs.vsctl("set", "open_vswitch", ".", "other_config:emc-insert-inv-prob=0")
         set_max_flows(ovs, MAX_FLOWS)
         before = memory(ovs)
         wire.reset()
@@ -62,8 +64,7 @@ def test_no_packet_waits_for_memory() -> None:
         for i in range(0, len(frames), 64):
             wire.egress_raw(*frames[i : i + 64])
         assert ovs.appctl_json("acdc/stats")["datapaths"][0]["n_flows"] == len(frames) + 1
-        # What came is the connection cache's.
-        assert memory(ovs) - ready < n * FLOW
+        assert memory(ovs) - ready < n * FLOW // 2
         # The one before is as it was.
         (ack,) = conn.peer_ack(0)
         assert not ack.has_acdc
