@@ -368,14 +368,23 @@ acdc_flow_remove(struct acdc *a, struct acdc_flow *f)
 
 /* Eviction. ---------------------------------------------------------------- */
 
-/* How willingly a flow goes when the table is full: closed before half-open
- * before idle ones, then those of tenants that have more than 'share' flows;
- * 0: not at all. */
+/* How willingly a flow goes when the table is full, 0: not at all.  Its tenant
+ * has more than 'share' flows, what a tenant has of a table that is shared out
+ * evenly, or is the one that needs room: nobody takes anything from others that
+ * have less.  Then closed go before half-open before idle ones, and active ones
+ * to a tenant that has less itself: nobody can keep others out by connections
+ * that never close. */
 static int
 evict_rank(const struct acdc_ctx *ctx, struct acdc_flow *f, uint32_t share)
 {
-    int rank = acdc_count_read(&flow_tenant(ctx->acdc, f)->n_flows) > share;
+    const struct acdc_tenant *t = flow_tenant(ctx->acdc, f);
+    bool above = acdc_count_read(&t->n_flows) > share;
+    int rank;
 
+    if (!above && t != ctx->tenant) {
+        return 0;
+    }
+    rank = above && acdc_count_read(&ctx->tenant->n_flows) < share;
     acdc_lock(&f->lock);
     if (f->state == ACDC_FLOW_CLOSED) {
         rank = 4;
@@ -388,20 +397,6 @@ evict_rank(const struct acdc_ctx *ctx, struct acdc_flow *f, uint32_t share)
     return rank;
 }
 
-/* What a tenant has of a table that is shared out evenly.  One that has less
- * gets it from those that have more: nobody can keep others out by connections
- * that never close.  Table lock held and the port bound, so there is a
- * tenant. */
-static uint32_t
-fair_share(const struct acdc_ctx *ctx)
-{
-    uint32_t share = acdc_a32_read(&ctx->acdc->max_flows)
-                     / acdc_count_read(&ctx->acdc->n_tenants);
-
-    return acdc_count_read(&ctx->tenant->n_flows) < share ? share
-                                                          : ~(uint32_t) 0;
-}
-
 /* Removes the best of the flows that a hand going round the table comes by.
  * Table lock held. */
 static bool
@@ -412,7 +407,9 @@ evict_locked(const struct acdc_ctx *ctx)
     struct acdc_table *t = a->table->old ? a->table->old : a->table;
     struct acdc_flow *victim = NULL;
     unsigned int scanned = 0;
-    uint32_t share = fair_share(ctx);
+    /* The port is bound, so there is a tenant. */
+    uint32_t share = acdc_a32_read(&a->max_flows)
+                     / acdc_count_read(&a->n_tenants);
     uint32_t n_buckets;
     int best = 0;
     int top = acdc_count_read(&a->n_closed) ? 4

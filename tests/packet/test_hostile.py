@@ -148,6 +148,27 @@ def test_connections_that_never_close(arena: Arena) -> None:
     assert n["untouched_table_full"] > LIMIT / 2
 
 
+@pytest.mark.parametrize("end", ["half-open", "closed"])
+def test_more_than_its_share(arena: Arena, end: str) -> None:
+    """Of the table: nothing that others have is taken for it, in whatever state."""
+    for _ in range(10):
+        c = Conn(arena.blue, V4)
+        if end == "closed":
+            c.open()
+            arena.blue.egress(c.from_guest(flags=RST | ACK))
+        else:
+            arena.blue.egress(c.guest_syn())
+    mine = len(arena.blue.flows("tenant=blue"))
+    n = Counted(arena.red)
+    for _ in range(LIMIT + 20):
+        c = Conn(arena.red, V4)
+        arena.red.egress_raw(c.guest_syn())
+        arena.red.ingress_raw(c.peer_synack())
+    assert n["untouched_table_full"] > 0
+    assert len(arena.blue.flows("tenant=blue")) == mine
+    assert len(arena.red.flows("tenant=red")) == LIMIT - mine
+
+
 def test_ports_used_again(arena: Arena) -> None:
     """Within the linger, and without an end at all."""
     n = Counted(arena.red)

@@ -276,6 +276,51 @@ test_never_close(void)
     sim_done(&s);
 }
 
+/* A tenant that has more than its share of the table gets no more of it, of
+ * whatever kind what the others have is. */
+static void
+test_share(void)
+{
+    static const struct { const char *what; uint8_t end; uint32_t idle_ms; } of[] = {
+        { "idle", 0, ACDC_IDLE_EVICT_MS + 2 * ACDC_SEEN_UNIT },
+        { "active", 0, 0 },
+        { "closed", ACDC_TCP_RST | ACDC_TCP_ACK, 0 },
+    };
+    enum { LIMIT = 64, BLUE = 10 };
+    unsigned int i, k;
+
+    for (k = 0; k < sizeof of / sizeof of[0]; k++) {
+        struct sim s;
+
+        setup(&s, LIMIT, 0, NULL);
+        for (i = 0; i < BLUE; i++) {
+            if (i) {
+                s.guest[0].port++;
+                sim_connect(&s);
+            }
+            if (of[k].end) {
+                struct tcp_spec rst = sim_spec(&s, 0, of[k].end, 0);
+
+                packet_free_list(sim_send(&s, 0, &rst));
+            }
+        }
+        s.now += of[k].idle_ms * SIM_MS;
+        for (i = 0; i < 80; i++) {
+            red_open(&s, i);
+        }
+        is_u64(n_flows(&s, SIM_TENANT), BLUE, "%s connections of blue's stay",
+               of[k].what);
+        is_u64(n_flows(&s, "red"), LIMIT - BLUE, "red has what is left");
+        /* And gives it back: also those of red's that are not idle. */
+        for (i = 0; i < LIMIT; i++) {
+            s.guest[0].port++;
+            sim_connect(&s);
+        }
+        is_u64(n_flows(&s, SIM_TENANT), LIMIT / 2, "blue gets its share");
+        sim_done(&s);
+    }
+}
+
 static void
 open_and_reset(struct sim *s, uint32_t id)
 {
@@ -574,6 +619,7 @@ main(void)
     test_syn_flood(true);
     test_syn_flood(false);
     test_never_close();
+    test_share();
     test_churn();
     test_reuse();
     test_spoofing();
