@@ -351,6 +351,14 @@ find_place(struct acdc *a, uint16_t *idx)
     return (a->port_dir && i < a->port_dir->size) || grow_port_dir(a);
 }
 
+bool
+acdc_port_is(const struct acdc_port *port, const char *port_name,
+             const char *tenant)
+{
+    return !strcmp(port->owner->name, tenant)
+           && !strncmp(port->name, port_name, ACDC_NAME_LEN - 1);
+}
+
 struct acdc_port *
 acdc_port_bind(struct acdc *a, uint32_t port_no, const char *port_name,
                const char *tenant, uint32_t mtu)
@@ -363,8 +371,7 @@ acdc_port_bind(struct acdc *a, uint32_t port_no, const char *port_name,
     if (!t) {
         return NULL;
     }
-    if (pp && (*pp)->owner == t && !strncmp((*pp)->name, port_name,
-                                            ACDC_NAME_LEN - 1)) {
+    if (pp && acdc_port_is(*pp, port_name, tenant)) {
         acdc_a32_set(&(*pp)->mtu, mtu);
         return *pp;
     }

@@ -127,13 +127,18 @@ int acdc_tenant_del(struct acdc *, const char *name);
 /* Binds datapath port 'port_no', for people 'port_name', to the tenant.  A
  * port bound before moves, its flows go.  'mtu' in bytes, of the IP packet;
  * calling again with the same tenant and name changes only the MTU.  Another
- * name is another port.
+ * name is another port.  A port that moves (acdc_port_is() says no) loses its
+ * handle: packets that come meanwhile must not find that, so the host forgets
+ * it and calls acdc_port_unbind() first.
  * Returns the handle to pass to acdc_process(), valid (after the host's RCU
  * rules) until acdc_port_unbind(); NULL when there is no such tenant, no memory,
  * or there are 32767 ports. */
 struct acdc_port *acdc_port_bind(struct acdc *, uint32_t port_no,
                                  const char *port_name, const char *tenant,
                                  uint32_t mtu);
+/* Whether that is what it is bound as. */
+bool acdc_port_is(const struct acdc_port *, const char *port_name,
+                  const char *tenant);
 /* Bytes, of the IP packet.  Any thread. */
 void acdc_port_set_mtu(struct acdc_port *, uint32_t mtu);
 /* 0 or ENOENT. */

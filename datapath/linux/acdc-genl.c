@@ -375,7 +375,7 @@ static int port_bind(struct acdc_dp *adp, struct vport *vport,
 		     const char *name, const char *tenant)
 {
 	struct acdc_tenant_stats *ts;
-	struct acdc_port *port;
+	struct acdc_port *port, *old;
 	int err;
 
 	/* Tell a missing tenant from missing memory. */
@@ -386,6 +386,12 @@ static int port_bind(struct acdc_dp *adp, struct vport *vport,
 	kfree(ts);
 	if (err)
 		return err;
+	old = ovsl_dereference(vport->acdc);
+	if (old && !acdc_port_is(old, name, tenant)) {
+		/* The engine frees it: first nobody may pick it up any more. */
+		RCU_INIT_POINTER(vport->acdc, NULL);
+		acdc_port_unbind(adp->engine, vport->port_no);
+	}
 	port = acdc_port_bind(adp->engine, vport->port_no, name, tenant,
 			      vport->dev->mtu);
 	if (!port)

@@ -25,34 +25,54 @@ class Fault:
     """A mistake to put into the module, which its check must find."""
 
     path: str
-    text: str
-    wrong: str
-    found: str  # In the kernel's report.
+    edits: tuple[tuple[str, str], ...]
+    found: str  # In the kernel's report; empty: it is none, and nothing may be found.
+
+
+# Where a port gets another handle: time for the old one to be freed, and for packets to
+# use whatever the vport has meanwhile.
+BOUND = "\trcu_assign_pointer(vport->acdc, port);\n"
+SLEEP = "\trcu_barrier();\n\tschedule_timeout_uninterruptible(HZ / 10);\n"
 
 
 FAULTS = {
     # A vport keeps a handle that the engine frees.
     "free": Fault(
         "acdc/acdc-genl.c",
-        "\t\tif (vport)\n\t\t\tRCU_INIT_POINTER(vport->acdc, NULL);\n",
-        "\t\t(void)vport;\n",
+        (
+            (
+                "\t\tif (vport)\n\t\t\tRCU_INIT_POINTER(vport->acdc, NULL);\n",
+                "\t\t(void)vport;\n",
+            ),
+        ),
         "KASAN: use-after-free",
     ),
     # A lock that softirqs take, with softirqs on.
     "lock": Fault(
         "acdc/acdc-platform.h",
-        "{ spin_lock_bh(l); }\nstatic inline void acdc_unlock(acdc_lock_t *l)"
-        " { spin_unlock_bh(l); }",
-        "{ spin_lock(l); }\nstatic inline void acdc_unlock(acdc_lock_t *l) { spin_unlock(l); }",
+        (
+            (
+                "{ spin_lock_bh(l); }\nstatic inline void acdc_unlock(acdc_lock_t *l)"
+                " { spin_unlock_bh(l); }",
+                "{ spin_lock(l); }\n"
+                "static inline void acdc_unlock(acdc_lock_t *l) { spin_unlock(l); }",
+            ),
+        ),
         "inconsistent lock state",
     ),
     # Memory for a flow from an allocator that may sleep.
     "sleep": Fault(
         "acdc/acdc-linux.c",
-        "GFP_ATOMIC | __GFP_NOWARN)\n\t\t      : kvzalloc",
-        "GFP_KERNEL)\n\t\t      : kvzalloc",
+        (("kzalloc(size, GFP_ATOMIC | __GFP_NOWARN)", "kzalloc(size, GFP_KERNEL)"),),
         "sleeping function called",
     ),
+    # A port that moves to another tenant keeps its handle until it has the new one.
+    "rebind": Fault(
+        "acdc/acdc-genl.c",
+        (("if (old && !acdc_port_is(", "if (false && !acdc_port_is("), (BOUND, SLEEP + BOUND)),
+        "KASAN: use-after-free",
+    ),
+    "slow-rebind": Fault("acdc/acdc-genl.c", ((BOUND, SLEEP + BOUND),), ""),
 }
 
 
@@ -120,9 +140,10 @@ def module(layer: Path, fault: str | None) -> None:
         text = path.read_text()
         name = path.relative_to(pristine)
         if fault and FAULTS[fault].path == str(name):
-            if FAULTS[fault].text not in text:
-                raise Failure(f"{name} has changed: fault {fault} does not apply")
-            text = text.replace(FAULTS[fault].text, FAULTS[fault].wrong)
+            for right, wrong in FAULTS[fault].edits:
+                if right not in text:
+                    raise Failure(f"{name} has changed: fault {fault} does not apply")
+                text = text.replace(right, wrong)
         _write(MODULE / name, text)
     _write(MODULE / "Makefile", (pristine / "Makefile").read_text())
     run([*MAKE, "-C", SOURCE, f"M={MODULE}", "modules"], "module")
