@@ -29,6 +29,41 @@ flush_counters(const struct acdc_ctx *ctx)
     }
 }
 
+/* acdc_pkt_parse(), or false with 'reason' ACDC_C_REFUSED or _UNTOUCHED_MEMORY for
+ * what must not pass. */
+static ACDC_ALWAYS_INLINE bool
+parse_checked(struct acdc_pkt *p, uint16_t exid)
+{
+    bool is_tcp = acdc_pkt_parse(p, exid);
+    bool partial = p->csum_partial;
+
+    if (partial || p->gso) {
+        if (acdc_unlikely(!acdc_host_offloads_fit(p))) {
+            p->ip_version = 0;
+            p->reason = ACDC_C_REFUSED;
+            return false;
+        }
+        if (acdc_unlikely(p->csum_partial != partial)) {
+            is_tcp = acdc_pkt_parse(p, exid);
+        }
+    }
+    return is_tcp;
+}
+
+/* What is counted for 'p->reason'. */
+static ACDC_NOINLINE void
+leave(struct acdc_ctx *ctx, struct acdc_pkt *p, enum acdc_dir dir)
+{
+    acdc_table_set_no_key(p);
+    acdc_count(ctx, p->reason, 1);
+    if (p->reason == ACDC_C_REFUSED
+        || (dir == ACDC_EGRESS && p->reason == ACDC_C_UNTOUCHED_MEMORY)) {
+        p->verdict = ACDC_DROP;
+    } else if (dir == ACDC_INGRESS && p->reason != ACDC_C_UNTOUCHED_NOT_TCP) {
+        acdc_a32_set(&ctx->port->unseen_ms, ctx->now_ms | 1);
+    }
+}
+
 /* 'dir' is a constant, so that no packet asks. */
 static ACDC_ALWAYS_INLINE void
 parse(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n,
@@ -38,15 +73,10 @@ parse(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n,
     struct acdc_pkt *p;
 
     for (p = pkts; p < pkts + n; p++) {
-        if (acdc_likely(acdc_pkt_parse(p, exid))) {
+        if (acdc_likely(parse_checked(p, exid))) {
             acdc_table_set_key(ctx, p, dir);
         } else {
-            acdc_table_set_no_key(p);
-            acdc_count(ctx, p->reason, 1);
-            if (dir == ACDC_INGRESS
-                && p->reason != ACDC_C_UNTOUCHED_NOT_TCP) {
-                acdc_a32_set(&ctx->port->unseen_ms, ctx->now_ms | 1);
-            }
+            leave(ctx, p, dir);
         }
     }
 }

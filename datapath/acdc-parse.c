@@ -4,45 +4,65 @@
 
 #include "acdc-parse.h"
 
-/* Finds the IP header behind Ethernet and VLAN tags. */
-static bool
-parse_ethernet(const struct acdc_pkt *p, uint16_t *ofs, uint16_t *type)
+/* Has the first 'n' bytes of 'p' at hand.  Returns the counter that says why not,
+ * or ACDC_N_COUNTERS. */
+static inline enum acdc_counter
+need(struct acdc_pkt *p, uint32_t n)
 {
+    if (acdc_likely(n <= p->hlen)) {
+        return ACDC_N_COUNTERS;
+    }
+    return n > p->len ? ACDC_C_UNTOUCHED_LENGTH
+           : acdc_host_linear(p, n) ? ACDC_N_COUNTERS : ACDC_C_UNTOUCHED_MEMORY;
+}
+
+/* Finds the IP header behind Ethernet and VLAN tags. */
+static enum acdc_counter
+parse_ethernet(struct acdc_pkt *p, uint16_t *ofs, uint16_t *type)
+{
+    enum acdc_counter why = need(p, ACDC_ETH_HLEN);
     unsigned int n_vlans;
 
     *ofs = ACDC_ETH_HLEN;
-    if (p->hlen < ACDC_ETH_HLEN) {
-        return false;
+    if (why != ACDC_N_COUNTERS) {
+        return why;
     }
     *type = acdc_get16(p->data + 12);
     for (n_vlans = 0; n_vlans < ACDC_MAX_VLANS; n_vlans++) {
         if (*type != ACDC_ETHERTYPE_VLAN && *type != ACDC_ETHERTYPE_QINQ) {
             break;
         }
-        if (p->hlen < *ofs + (unsigned int) ACDC_VLAN_HLEN) {
-            return false;
+        why = need(p, *ofs + (uint32_t) ACDC_VLAN_HLEN);
+        if (why != ACDC_N_COUNTERS) {
+            return why;
         }
         *type = acdc_get16(p->data + *ofs + 2);
         *ofs = (uint16_t) (*ofs + ACDC_VLAN_HLEN);
     }
-    return true;
+    return ACDC_N_COUNTERS;
 }
 
-/* Sets '*ip_hlen', with IPv6 extension headers, and '*ip_len'.  Returns the
- * counter that says why not, or ACDC_N_COUNTERS. */
+/* These set '*ip_hlen', with IPv6 extension headers, '*ip_len', and 'l4_ofs', up to
+ * where all was read.  They return as need(). */
 static inline enum acdc_counter
-parse_ip4(const struct acdc_pkt *p, uint32_t avail, uint32_t *ip_hlen,
-          uint32_t *ip_len)
+parse_ip4(struct acdc_pkt *p, uint32_t *ip_hlen, uint32_t *ip_len)
 {
+    enum acdc_counter why = need(p, p->l3_ofs + (uint32_t) ACDC_IP4_HLEN);
     const uint8_t *ip = acdc_pkt_ip(p);
 
-    if (avail < ACDC_IP4_HLEN || ip[0] >> 4 != 4) {
-        return ACDC_C_UNTOUCHED_LENGTH;
+    if (why != ACDC_N_COUNTERS) {
+        return why;
     }
     *ip_hlen = (ip[0] & 0xf) * 4u;
     *ip_len = acdc_get16(ip + 2);
-    if (*ip_hlen < ACDC_IP4_HLEN || *ip_hlen > avail || *ip_len < *ip_hlen) {
+    if (ip[0] >> 4 != 4 || *ip_hlen < ACDC_IP4_HLEN || *ip_len < *ip_hlen) {
         return ACDC_C_UNTOUCHED_LENGTH;
+    }
+    p->l4_ofs = (uint16_t) (p->l3_ofs + *ip_hlen);
+    why = need(p, p->l4_ofs);
+    ip = acdc_pkt_ip(p);
+    if (why != ACDC_N_COUNTERS) {
+        return why;
     }
     if (acdc_get16(ip + 6) & ACDC_IP4_FRAGMENT) {
         return ACDC_C_UNTOUCHED_FRAGMENT;
@@ -55,18 +75,22 @@ parse_ip4(const struct acdc_pkt *p, uint32_t avail, uint32_t *ip_hlen,
 }
 
 static enum acdc_counter
-parse_ip6(const struct acdc_pkt *p, uint32_t avail, uint32_t *ip_hlen,
-          uint32_t *ip_len)
+parse_ip6(struct acdc_pkt *p, uint32_t *ip_hlen, uint32_t *ip_len)
 {
+    enum acdc_counter why = need(p, p->l3_ofs + (uint32_t) ACDC_IP6_HLEN);
     const uint8_t *ip = acdc_pkt_ip(p);
     uint32_t ofs = ACDC_IP6_HLEN;
     uint8_t next;
 
-    if (avail < ACDC_IP6_HLEN || ip[0] >> 4 != 6) {
+    if (why != ACDC_N_COUNTERS) {
+        return why;
+    }
+    if (ip[0] >> 4 != 6) {
         return ACDC_C_UNTOUCHED_LENGTH;
     }
     *ip_len = ACDC_IP6_HLEN + (uint32_t) acdc_get16(ip + 4);
     next = ip[6];
+    p->l4_ofs = (uint16_t) (p->l3_ofs + ofs);
     /* Extension headers in front of TCP (RFC 8200 section 4).  Each takes at
      * least 8 bytes, so this ends. */
     while (next != ACDC_IPPROTO_TCP) {
@@ -74,12 +98,18 @@ parse_ip6(const struct acdc_pkt *p, uint32_t avail, uint32_t *ip_hlen,
         case ACDC_IPPROTO_HOPOPTS:
         case ACDC_IPPROTO_ROUTING:
         case ACDC_IPPROTO_DSTOPTS:
-            if (avail < ofs + 8) {
-                return ACDC_C_UNTOUCHED_LENGTH;
+            why = need(p, p->l4_ofs + 8u);
+            if (why != ACDC_N_COUNTERS) {
+                return why;
             }
+            ip = acdc_pkt_ip(p);
             next = ip[ofs];
             ofs += 8u + ip[ofs + 1] * 8u;
-            if (ofs > *ip_len || ofs > avail || ofs > 0xffffu - p->l3_ofs) {
+            if (ofs > 0xffffu - p->l3_ofs) {
+                return ACDC_C_UNTOUCHED_LENGTH;
+            }
+            p->l4_ofs = (uint16_t) (p->l3_ofs + ofs);
+            if (ofs > *ip_len || p->l4_ofs > p->len) {
                 return ACDC_C_UNTOUCHED_LENGTH;
             }
             break;
@@ -203,26 +233,27 @@ acdc_pkt_walk_options(struct acdc_pkt *p, uint16_t exid)
     return ACDC_N_COUNTERS;
 }
 
-/* Finds the IP header, sets 'l3_ofs', '*ip_hlen' and '*ip_len'.  Returns as
- * parse_ip4(). */
+/* Finds the IP header, sets 'l3_ofs' and what parse_ip4() does.  Returns as
+ * need(). */
 static enum acdc_counter
 parse_network(struct acdc_pkt *p, uint32_t *ip_hlen, uint32_t *ip_len)
 {
+    enum acdc_counter why = ACDC_N_COUNTERS;
     uint16_t type = p->ethertype;
-    uint32_t avail;
 
-    if (!type && !parse_ethernet(p, &p->l3_ofs, &type)) {
-        return ACDC_C_UNTOUCHED_LENGTH;
+    p->l4_ofs = 0;
+    if (!type) {
+        why = parse_ethernet(p, &p->l3_ofs, &type);
     }
+    if (why != ACDC_N_COUNTERS) {
+        return why;
+    }
+    p->l4_ofs = p->l3_ofs;
     if (type != ACDC_ETHERTYPE_IP4 && type != ACDC_ETHERTYPE_IP6) {
         return ACDC_C_UNTOUCHED_NOT_TCP;
     }
-    if (p->hlen <= p->l3_ofs) {
-        return ACDC_C_UNTOUCHED_LENGTH;
-    }
-    avail = p->hlen - p->l3_ofs;
-    return type == ACDC_ETHERTYPE_IP4 ? parse_ip4(p, avail, ip_hlen, ip_len)
-                                      : parse_ip6(p, avail, ip_hlen, ip_len);
+    return type == ACDC_ETHERTYPE_IP4 ? parse_ip4(p, ip_hlen, ip_len)
+                                      : parse_ip6(p, ip_hlen, ip_len);
 }
 
 /* acdc_pkt_is_usual() for IPv6, without extension headers. */
@@ -253,8 +284,9 @@ acdc_pkt_parse_unusual(struct acdc_pkt *p, uint16_t exid)
     if (why != ACDC_N_COUNTERS) {
         return why;
     }
-    if (p->hlen - p->l3_ofs < ip_hlen + ACDC_TCP_HLEN) {
-        return ACDC_C_UNTOUCHED_LENGTH;
+    why = need(p, p->l3_ofs + ip_hlen + ACDC_TCP_HLEN);
+    if (why != ACDC_N_COUNTERS) {
+        return why;
     }
     return acdc_pkt_parse_tcp(p, exid, acdc_pkt_ip(p)[0] >> 4, p->l3_ofs,
                               ip_hlen, ip_len);

@@ -112,14 +112,20 @@ acdc_pkt_parse_tcp(struct acdc_pkt *p, uint16_t exid, unsigned int ip_version,
     uint32_t payload = ip_len - ip_hlen - tcp_hlen;
     enum acdc_counter why;
 
+    p->l3_ofs = (uint16_t) l3_ofs;
+    p->l4_ofs = (uint16_t) l4_ofs;
     /* Compared without a sign, as what is less than nothing is a large number.  A
      * frame may be longer than its IP packet (Ethernet padding), not shorter. */
-    if (tcp_hlen - ACDC_TCP_HLEN > p->hlen - l4_ofs - ACDC_TCP_HLEN
+    if (tcp_hlen - ACDC_TCP_HLEN > p->len - l4_ofs - ACDC_TCP_HLEN
         || payload > p->len - l4_ofs - tcp_hlen) {
         return ACDC_C_UNTOUCHED_LENGTH;
     }
-    p->l3_ofs = (uint16_t) l3_ofs;
-    p->l4_ofs = (uint16_t) l4_ofs;
+    if (acdc_unlikely(l4_ofs + tcp_hlen > p->hlen)) {
+        if (!acdc_host_linear(p, l4_ofs + tcp_hlen)) {
+            return ACDC_C_UNTOUCHED_MEMORY;
+        }
+        tcp = acdc_pkt_tcp(p);
+    }
     p->tcp_hlen = (uint8_t) tcp_hlen;
     p->payload = payload;
     p->tcp_flags = tcp[13];

@@ -241,6 +241,27 @@ void acdc_process(struct acdc_port *port, enum acdc_dir dir,
 /* What the host provides for acdc_process(); for memory and time see
  * acdc-platform.h. */
 
+/* Makes the first 'n' bytes linear, no more than 'p->len': the parser asks for
+ * headers.  Updates 'p->data' and 'p->hlen'.  False if there is no memory, or the
+ * host knows no packets with such headers. */
+bool acdc_host_linear(struct acdc_pkt *p, unsigned int n);
+
+/* Whether what the packet says of its checksum ('csum_partial') and segmentation
+ * ('gso') fits what was found in it.  Otherwise the packet would be changed
+ * behind the engine's back.  The host may compute the checksum instead, and clears
+ * 'csum_partial'. */
+#ifdef __KERNEL__
+bool acdc_host_offloads_fit(struct acdc_pkt *p);
+#else
+/* Open vSwitch heeds nothing of the guest's but that it wants these, and finds the
+ * TCP header by itself. */
+static inline bool acdc_host_offloads_fit(struct acdc_pkt *p)
+{
+    (void) p;
+    return true;
+}
+#endif
+
 /* Makes room for 'n' bytes in front of the packet, or takes the first 'n'
  * bytes away.  Both update 'p->data', 'p->len' and 'p->hlen' and return the
  * new first byte (all header bytes the engine was shown stay linear and

@@ -146,6 +146,14 @@ acdc_host_make_headroom(struct dp_packet *b, unsigned int n)
     return true;
 }
 
+/* Headers are in the first segment of an mbuf, which has the size of a packet
+ * of the MTU. */
+bool
+acdc_host_linear(struct acdc_pkt *p OVS_UNUSED, unsigned int n OVS_UNUSED)
+{
+    return false;
+}
+
 uint8_t *
 acdc_host_push(struct acdc_pkt *p, unsigned int n)
 {

@@ -11,6 +11,7 @@
 #include <linux/random.h>
 #include <linux/rcupdate.h>
 #include <linux/skbuff.h>
+#include <linux/tcp.h>
 #include <net/genetlink.h>
 #include <net/sock.h>
 
@@ -21,9 +22,9 @@
 #include "acdc-private.h"
 
 enum {
-	/* Headers are pulled into the linear part as far as this: Ethernet,
-	 * two VLAN tags, IPv6 with some extensions, TCP. */
-	ACDC_PULL = ETH_HLEN + 2 * VLAN_HLEN + 40 + 40 + 60,
+	/* Headers are pulled into the linear part as far as this, which is all
+	 * that most packets have: Ethernet, IPv6, TCP.  The parser asks for more. */
+	ACDC_PULL = ETH_HLEN + 40 + 60,
 	/* Of packets made here, for tunnel headers. */
 	ACDC_HEADROOM = 128,
 	ACDC_SWEEP_BUCKETS = 8192,	/* In one go, ... */
@@ -118,6 +119,53 @@ static uint8_t *acdc_refresh(struct acdc_pkt *p, struct sk_buff *skb)
 	return p->data;
 }
 
+bool acdc_host_linear(struct acdc_pkt *p, unsigned int n)
+{
+	struct sk_buff *skb = p->host;
+
+	/* In few steps, as each may move all that is linear. */
+	n = clamp_t(unsigned int, 2 * skb_headlen(skb), n, skb->len);
+	if (!pskb_may_pull(skb, n))
+		return false;
+	acdc_refresh(p, skb);
+	return true;
+}
+
+/* Whether a checksum is written where the header says that it is, as was read:
+ * in TCP, or behind all that was read, as in UDP. */
+static bool acdc_csum_fits(const struct acdc_pkt *p, const struct sk_buff *skb)
+{
+	int start = skb_checksum_start_offset(skb);
+
+	if (!p->ip_version && (p->reason == ACDC_C_UNTOUCHED_NOT_TCP ||
+			       p->reason == ACDC_C_UNTOUCHED_IPSEC ||
+			       p->reason == ACDC_C_UNTOUCHED_FRAGMENT))
+		return start + skb->csum_offset >= p->l4_ofs;
+	return start == p->l4_ofs &&
+	       skb->csum_offset == offsetof(struct tcphdr, check);
+}
+
+/* A guest's virtio header says where the sum begins, where it is written, and what
+ * is to be segmented: anything. */
+bool acdc_host_offloads_fit(struct acdc_pkt *p)
+{
+	struct sk_buff *skb = p->host;
+	int type = p->ip_version == 4 ? SKB_GSO_TCPV4 : SKB_GSO_TCPV6;
+	int end;
+
+	if (p->gso && p->ip_version && !(skb_shinfo(skb)->gso_type & type))
+		return false;
+	if (!p->csum_partial || acdc_csum_fits(p, skb))
+		return true;
+	end = skb_checksum_start_offset(skb) + skb->csum_offset + 2;
+	if (p->gso || end <= 0 || !pskb_may_pull(skb, end) ||
+	    skb_checksum_help(skb))
+		return false;
+	acdc_refresh(p, skb);
+	p->csum_partial = false;
+	return true;
+}
+
 /* The headers moved by 'delta' relative to skb->head. */
 static void acdc_move_headers(struct sk_buff *skb, int delta)
 {
@@ -206,8 +254,7 @@ static struct sk_buff *acdc_way_through(struct acdc_port *port,
 	unsigned int pull = min_t(unsigned int, skb->len, ACDC_PULL);
 	struct acdc_pkt p;
 
-	/* Without memory the engine sees less, and passes what it does not
-	 * understand. */
+	/* Without memory the parser asks for it, in vain. */
 	if (skb_headlen(skb) < pull)
 		__pskb_pull_tail(skb, pull - skb_headlen(skb));
 

@@ -148,6 +148,14 @@ acdc_host_pull(struct acdc_pkt *p, unsigned int n)
     return p->data;
 }
 
+bool
+acdc_host_linear(struct acdc_pkt *p, unsigned int n)
+{
+    (void) p;
+    (void) n;
+    return false;
+}
+
 void
 acdc_host_trim(struct acdc_pkt *p, unsigned int n)
 {

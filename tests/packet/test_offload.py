@@ -6,16 +6,36 @@ to be split carries no PACK."""
 
 from __future__ import annotations
 
+import contextlib
+import random
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+from scapy.layers.inet6 import IPv6ExtHdrDestOpt, PadN
 
 from acdc_testlib.ovs import Ovs, datapath_type
-from acdc_testlib.tcp import ACK, CE, ECT0, Encap, Segment, checksum, parse
-from acdc_testlib.wire import Conn, Wire, pattern
+from acdc_testlib.tcp import (
+    ACK,
+    CE,
+    ECT0,
+    V4,
+    V6,
+    Encap,
+    MalformedError,
+    Option,
+    Segment,
+    checksum,
+    feedback,
+    frame,
+    network,
+    parse,
+    tcp,
+)
+from acdc_testlib.wire import Conn, Counted, Wire, pattern
 
 NEEDS_CSUM = 1
 GSO = {False: 1, True: 4}  # VIRTIO_NET_HDR_GSO_TCPV4, ..._TCPV6
@@ -31,6 +51,15 @@ def tso_wire() -> Iterator[Wire]:
         wire.reset()
         yield wire
         assert ovs.vswitchd_running(), ovs.log_tail()
+
+
+@pytest.fixture(scope="module")
+def poor_wire(tso_wire: Wire) -> Wire:
+    """With an uplink that can do nothing of that."""
+    wire = Wire(tso_wire.ovs, 1, tenant="red", vnet=True)
+    wire.reset()
+    wire.ovs.ns.without_offloads(wire.uplink_name)
+    return wire
 
 
 def pseudo_sum(encap: Encap, frame: bytes) -> int:
@@ -156,3 +185,151 @@ def test_gso_packet_to_the_guest(tso_wire: Wire, ip: Encap) -> None:
     c.peer_nxt += len(payload)
     (out,) = exchange(tso_wire, ip, c.from_guest())
     assert out.segment.feedback == (len(payload), len(payload))
+
+
+# A guest's virtio header may say anything.
+
+
+def virtio(
+    flags: int = 0, gso: int = 0, hlen: int = 0, size: int = 0, start: int = 0, offset: int = 0
+) -> bytes:
+    return struct.pack("<BBHHHH", flags, gso, hlen, size, start, offset)
+
+
+def as_device(data: bytes) -> bytes:
+    """What a device puts on the wire: it writes the sum where it is told to."""
+    flags, _gso, _hlen, _size, start, offset = struct.unpack_from("<BBHHHH", data)
+    out = data[10:]
+    at = start + offset
+    if flags & NEEDS_CSUM and at + 2 <= len(out):
+        out = out[:at] + struct.pack("!H", checksum(out[start:])) + out[at + 2 :]
+    return out
+
+
+def odd(wire: Wire, sent: bytes, header: bytes) -> list[bytes]:
+    """What the network gets of one frame with such a header, and a FACK."""
+    wire.guest.send(sent, header)
+    result: list[bytes] = []
+    while (data := wire.uplink.receive_raw(0.3 if not result else 0.05)) is not None:
+        result.append(as_device(data))
+    return result
+
+
+def quiet(wire: Wire) -> None:
+    """What is still under way is gone."""
+    time.sleep(0.5)
+    wire.uplink.drain()
+
+
+def believed(frames: list[bytes]) -> set[tuple[int, int]]:
+    """The feedback that a switch would read there."""
+    found = set()
+    for data in frames:
+        with contextlib.suppress(MalformedError, struct.error, IndexError):
+            segment = parse(data)
+            if segment is not None and segment.feedback is not None:
+                found.add(segment.feedback)
+    return found
+
+
+FORGED = (0, 0x5EC4E7)
+
+
+def test_sum_behind_the_options(poor_wire: Wire, ip: Encap) -> None:
+    """It begins in options that are cut, so that it would end up behind what is left."""
+    c = Conn(poor_wire, ip).open()
+    sent = c.from_guest(options=[feedback(*FORGED)] * 3)
+    start = len(sent) - 18
+    assert believed([sent[: ip.header + 12] + b"\x80" + sent[ip.header + 13 :]]) == {FORGED}
+    out = odd(poor_wire, sent, virtio(NEEDS_CSUM, start=start, offset=16))
+    assert believed(out) == {(0, 0)}
+
+
+def test_sum_that_becomes_an_option(tso_wire: Wire, ip: Encap) -> None:
+    """The two bytes of the sum, written by the device, are our ExID."""
+    c = open_offloaded(tso_wire, ip)
+    body = struct.pack("!II", *FORGED)
+    # No room for another option, which would move it.
+    for last in range(0x10000):
+        tail = b"\xfe\x1c" + bytes(24) + struct.pack("!H", last)
+        if checksum(b"\xfd\x0c\0\0" + body + tail) == 0xACDC:
+            break
+    options: list[Option] = [(253, b"\0\0" + body), (254, tail[2:])]
+    sent = c.from_guest(options=options)
+    l4 = ip.header
+    header = virtio(NEEDS_CSUM, start=l4 + 20, offset=2)
+    # So much for the device: here is feedback.
+    assert believed([as_device(header + sent)]) == {FORGED}
+    out = odd(tso_wire, sent, header)
+    assert len(out) == 1
+    assert believed(out) <= {(0, 0)}
+
+
+@pytest.mark.skipif(datapath_type() != "system", reason="Open vSwitch finds this out by itself")
+def test_segmentation_of_another_protocol(tso_wire: Wire, ip: Encap) -> None:
+    c = open_offloaded(tso_wire, ip)
+    n = Counted(tso_wire)
+    payload = pattern(0, 3 * c.mss)
+    sent = partial(ip, c.from_guest(payload))
+    header = virtio(NEEDS_CSUM, GSO[not ip.v6], ip.header + 20, c.mss, ip.header, 16)
+    assert odd(tso_wire, sent, header) == []
+    assert n["refused"] == 1
+    assert n["egress_bytes"] == 0
+
+
+def test_long_headers(tso_wire: Wire) -> None:
+    """As far behind as TCP is, it is found, and policed."""
+    c = open_offloaded(tso_wire, V6)
+    tso_wire.set(police=True)
+    n = Counted(tso_wire)
+    size = 3 * c.mss
+    for i in range(20):
+        headers = network(V6, True) / IPv6ExtHdrDestOpt(options=[PadN(optdata=bytes(92))])
+        segment = tcp(
+            c.guest_port, c.peer_port, ACK, c.guest_nxt + i * size, c.peer_nxt,
+            options=[("NOP", None), ("NOP", None), ("Timestamp", (i, 0))],
+        )  # fmt: skip
+        sent = frame(headers / segment, pattern(i * size, size))
+        l4 = V6.header + 96
+        tso_wire.guest.send(sent, virtio(NEEDS_CSUM, GSO[True], 0, c.mss, l4, 16))
+    quiet(tso_wire)
+    assert n["untouched_length"] == 0
+    assert n["policed_packets"] >= 15
+    assert n["egress_bytes"] <= 4 * size
+
+
+def random_frame(rng: random.Random, c: Conn) -> bytes:
+    """A packet of the connection, forged, maybe not TCP any more."""
+    options: list[Option] = [feedback(*FORGED) for _ in range(rng.randrange(4))]
+    sent = bytearray(c.from_guest(bytes(rng.choice([0, 0, 1, 700, 1400, 5000])), options=options))
+    for _ in range(rng.choice([0, 0, 0, 1, 2])):
+        sent[rng.randrange(12, min(len(sent), c.encap.header + 24))] = rng.randrange(256)
+    return bytes(sent)
+
+
+def test_random_headers(tso_wire: Wire) -> None:
+    """Whatever it says: no forged feedback, and the switch goes on."""
+    rng = random.Random(1)
+    for i in range(600):
+        ip = rng.choice([V4, V6])
+        if i % 100 == 0:
+            quiet(tso_wire)
+            live = {V4: open_offloaded(tso_wire, V4), V6: open_offloaded(tso_wire, V6)}
+        sent = random_frame(rng, live[ip])
+        near = [0, 14, ip.header, ip.header + 20, ip.header + 38, len(sent) - 18, len(sent)]
+        header = virtio(
+            rng.choice([0, NEEDS_CSUM, NEEDS_CSUM, NEEDS_CSUM, 2, 3]),
+            rng.choice([0, 0, 1, 3, 4, 5, 0x81, 0x84]),
+            rng.choice([0, ip.header + 20, ip.header + 40, 1, 65535]),
+            rng.choice([0, 1, 500, 1400, 65535]),
+            max(0, rng.choice(near) + rng.choice([0, 0, -2, 2])),
+            rng.choice([0, 2, 6, 16, 16, 16, 40]),
+        )
+        with contextlib.suppress(OSError):  # The device refuses some.
+            tso_wire.guest.send(sent, header)
+        out = iter(tso_wire.uplink.receive_raw, None)
+        found = believed([as_device(data) for data in out])
+        assert FORGED not in found, (sent.hex(), header.hex())
+    quiet(tso_wire)
+    for ip in (V4, V6):
+        assert open_offloaded(tso_wire, ip)

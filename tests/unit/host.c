@@ -211,6 +211,23 @@ unpoison(struct packet *p)
     ASAN_UNPOISON_MEMORY_REGION(p->buf, p->headroom + p->len);
 }
 
+bool
+acdc_host_linear(struct acdc_pkt *pkt, unsigned int n)
+{
+    struct packet *p = pkt->host;
+
+    if (!p || fails(HOST_LINEAR)) {
+        return false;
+    }
+    if (n > p->len) {
+        abort();                /* See the declaration. */
+    }
+    unpoison(p);
+    p->linear = n;
+    show(p, pkt);
+    return true;
+}
+
 /* Gives 'p' a buffer of its own with 'headroom'. */
 static void
 rebuffer(struct packet *p, uint32_t headroom)

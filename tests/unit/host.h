@@ -105,7 +105,8 @@ unsigned int host_deferred(void);
  * acdc_host_push(), acdc_host_writable(), acdc_host_inject() fail; 0: never.
  * 'times': how often, -1: always. */
 enum host_call {
-    HOST_ALLOC, HOST_PUSH, HOST_PULL, HOST_WRITABLE, HOST_INJECT, HOST_N_CALLS
+    HOST_ALLOC, HOST_PUSH, HOST_PULL, HOST_WRITABLE, HOST_INJECT, HOST_LINEAR,
+    HOST_N_CALLS
 };
 void host_fail(enum host_call, int n, int times);
 /* Bytes and blocks from acdc_host_alloc() and acdc_host_alloc_flow() that are

@@ -327,6 +327,33 @@ reason(struct packet *p, uint32_t linear)
     return r;
 }
 
+/* However little of 'p' is linear, the parser gets what it needs, and no more
+ * than headers.  Without memory it says that. */
+static void
+test_linear(struct packet *p, unsigned int i)
+{
+    uint32_t need = p->len - 5;
+    bool pass = true, fail = true;
+    struct acdc_pkt pkt;
+    uint32_t len;
+
+    for (len = 1; len < need; len++) {
+        p->linear = len;
+        acdc_pkt_init(&pkt, packet_data(p), p->len, len);
+        pkt.host = p;
+        pass &= acdc_pkt_parse(&pkt, ACDC_OPT_EXID) && p->linear == need;
+        host_fail(HOST_LINEAR, 1, -1);
+        acdc_pkt_init(&pkt, packet_data(p), p->len, len);
+        pkt.host = p;
+        fail &= !acdc_pkt_parse(&pkt, ACDC_OPT_EXID)
+                && pkt.reason == ACDC_C_UNTOUCHED_MEMORY;
+        host_fail(HOST_LINEAR, 0, 0);
+    }
+    p->linear = 0;
+    ok(pass, "the host is asked for headers (%u)", i);
+    ok(fail, "and has no memory (%u)", i);
+}
+
 static void
 test_untouched(void)
 {
@@ -443,6 +470,7 @@ test_untouched(void)
         }
         p->len = len;
         ok(pass, "cut off (%u)", i);
+        test_linear(p, i);
         packet_free(p);
     }
     {
