@@ -29,8 +29,7 @@ flush_counters(const struct acdc_ctx *ctx)
     }
 }
 
-/* acdc_pkt_parse(), or false with 'reason' ACDC_C_REFUSED or _UNTOUCHED_MEMORY for
- * what must not pass. */
+/* acdc_pkt_parse(), or false with 'verdict' ACDC_DROP. */
 static ACDC_ALWAYS_INLINE bool
 parse_checked(struct acdc_pkt *p, uint16_t exid)
 {
@@ -41,6 +40,7 @@ parse_checked(struct acdc_pkt *p, uint16_t exid)
         if (acdc_unlikely(!acdc_host_offloads_fit(p))) {
             p->ip_version = 0;
             p->reason = ACDC_C_REFUSED;
+            p->verdict = ACDC_DROP;
             return false;
         }
         if (acdc_unlikely(p->csum_partial != partial)) {
@@ -50,16 +50,18 @@ parse_checked(struct acdc_pkt *p, uint16_t exid)
     return is_tcp;
 }
 
-/* What is counted for 'p->reason'. */
+/* What is not understood, for 'p->reason', and may be TCP: a guest's is dropped if
+ * somebody else may understand it. */
 static ACDC_NOINLINE void
 leave(struct acdc_ctx *ctx, struct acdc_pkt *p, enum acdc_dir dir)
 {
-    acdc_table_set_no_key(p);
-    acdc_count(ctx, p->reason, 1);
-    if (p->reason == ACDC_C_REFUSED
-        || (dir == ACDC_EGRESS && p->reason == ACDC_C_UNTOUCHED_MEMORY)) {
+    if (dir == ACDC_EGRESS && (p->reason == ACDC_C_REFUSED
+                               || p->reason == ACDC_C_UNTOUCHED_MEMORY)) {
         p->verdict = ACDC_DROP;
-    } else if (dir == ACDC_INGRESS && p->reason != ACDC_C_UNTOUCHED_NOT_TCP) {
+    } else if (p->reason == ACDC_C_REFUSED && p->verdict == ACDC_PASS) {
+        p->reason = ACDC_C_UNTOUCHED_NOT_TCP;
+    }
+    if (dir == ACDC_INGRESS && p->reason != ACDC_C_UNTOUCHED_NOT_TCP) {
         acdc_a32_set(&ctx->port->unseen_ms, ctx->now_ms | 1);
     }
 }
@@ -76,7 +78,11 @@ parse(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n,
         if (acdc_likely(parse_checked(p, exid))) {
             acdc_table_set_key(ctx, p, dir);
         } else {
-            leave(ctx, p, dir);
+            acdc_table_set_no_key(p);
+            if (p->reason != ACDC_C_UNTOUCHED_NOT_TCP) {
+                leave(ctx, p, dir);
+            }
+            acdc_count(ctx, p->reason, 1);
         }
     }
 }
@@ -104,7 +110,7 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
     ctx.me = ctx.last_holder = (uint8_t) ((slot + 1) * 2);
     ctx.basis = acdc_hash_basis(ctx.acdc, port->idx);
     ctx.dir = dir;
-    ctx.port_key = (uint16_t) (port->idx * 2);
+    ctx.port_key = (uint16_t) (port->idx * ACDC_N_KINDS);
     ctx.exid = (uint16_t) acdc_a32_read(&ctx.acdc->exid);
     ctx.now_us = (uint32_t) acdc_div64(now, 1000);
     ctx.now_ms = (uint32_t) acdc_div64(now, 1000000);

@@ -43,6 +43,8 @@ enum {
     ACDC_INACTIVE_MS = 30000,       /* Longer than any RTO that the engine
                                      * estimates. */
     ACDC_EVICT_SCAN = 256,          /* Flows looked at to make room for one. */
+    ACDC_SAME_ENDS = 4,             /* Connections of a port that differ in VLANs
+                                     * only: they are in one bucket. */
     ACDC_SYNS_MAX = 3,          /* Counters that stop there. */
     ACDC_DUPACKS_MAX = 7,
     ACDC_PENDING_MAX = 0xffff,
@@ -120,8 +122,8 @@ struct acdc_flow {
     uint32_t ports;             /* be.  Local and remote, as in a packet of the
                                  * guest. */
     uint32_t addrs[2];          /* be.  Likewise of IPv4.  IPv6: a hash of those
-                                 * in struct acdc_flow6.  See
-                                 * acdc_flow_addrs(). */
+                                 * in struct acdc_flow6, and in the last 24
+                                 * bits the VLANs.  See acdc_flow_addrs(). */
     acdc_lock_t lock;           /* In a word with nothing that compilers would
                                  * ask for at once with 'flags'. */
 
@@ -129,8 +131,8 @@ struct acdc_flow {
     uint8_t state : 3;          /* enum acdc_flow_state. */
     uint8_t bad_feedback : 2;   /* Impossible reports in a row. */
     uint8_t dupacks : 3;
-    uint16_t port_key;          /* acdc_port.idx times 2, plus 1: IPv6.  Found
-                                 * by, immutable. */
+    uint16_t port_key;          /* acdc_port.idx times ACDC_N_KINDS, plus
+                                 * ACDC_KIND_*.  Found by, immutable. */
     uint16_t mss;               /* Smaller of both MSS options. */
     uint16_t policy_gen;        /* Of the policy 'rule' comes from. */
     uint32_t flags;             /* ACDC_F_*. */
@@ -163,7 +165,10 @@ struct acdc_flow {
 struct acdc_flow_in {
     uint32_t srtt_us8 : 24;     /* Smoothed round-trip time, RFC 6298,
                                  * microseconds times 8. */
-    uint32_t n_syns : 2;        /* Transmissions of the guest's SYN. */
+    uint32_t n_syns : 2;        /* In the handshake: transmissions of the
+                                 * guest's SYN.  After it: not 0 if the peer's
+                                 * SYN-ACK came in other VLANs, see
+                                 * acdc_flow_find(). */
     uint32_t prompt_acks : 5;   /* Of one segment, in a row, up to
                                  * ACDC_PROMPT_ACKS, see
                                  * acdc_flow_is_prompt(). */
@@ -187,17 +192,22 @@ struct acdc_flow_in {
     };
 };
 
-/* And a third one of IPv6: its addresses, be. */
+/* And a third one, but of IPv4 without VLANs. */
 struct acdc_flow6 {
-    uint8_t laddr[16], raddr[16];
+    union {
+        struct {
+            uint8_t laddr[16], raddr[16];       /* be. */
+        };
+        uint32_t vids;          /* IPv4: as in struct acdc_pkt. */
+    };
 };
 
 /* Bytes, with all parts. */
 static inline size_t
-acdc_flow_size(bool v6)
+acdc_flow_size(bool three)
 {
     return sizeof(struct acdc_flow) + sizeof(struct acdc_flow_in)
-           + (v6 ? sizeof(struct acdc_flow6) : 0);
+           + (three ? sizeof(struct acdc_flow6) : 0);
 }
 
 static inline uint64_t
@@ -209,7 +219,14 @@ acdc_flow_addrs(const struct acdc_flow *f)
 static inline bool
 acdc_flow_is_v6(const struct acdc_flow *f)
 {
-    return f->port_key & 1;
+    return f->port_key % ACDC_N_KINDS == ACDC_KIND_6;
+}
+
+/* Whether it has three parts. */
+static inline bool
+acdc_flow_has_three(const struct acdc_flow *f)
+{
+    return f->port_key % ACDC_N_KINDS != ACDC_KIND_4;
 }
 
 static inline struct acdc_flow_in *

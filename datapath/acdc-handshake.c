@@ -3,7 +3,7 @@
 /* SYN and SYN-ACK, both ways: a flow begins, the two ends show each other the
  * capability, the window scale is read and where too coarse made finer. */
 
-#include "acdc-private.h"
+#include "acdc-table.h"
 
 /* What the guest or the peer says in its SYN or SYN-ACK. */
 static void
@@ -465,6 +465,7 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
     settle(ctx, f, params, p, (f->flags & ACDC_F_OFFERED)
                               && (f->flags & ACDC_F_PEER));
     acdc_flow_set_state(ctx, f, ACDC_FLOW_ESTABLISHED);
+    in->n_syns = !acdc_flow_equals(ctx, f, p);
     f->peer_edge = p->ack + acdc_pkt_window(p);
     in->peer_window = (uint16_t) (acdc_pkt_window(p) >> f->peer_wscale);
     return true;

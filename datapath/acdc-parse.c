@@ -4,38 +4,53 @@
 
 #include "acdc-parse.h"
 
-/* Has the first 'n' bytes of 'p' at hand.  Returns the counter that says why not,
- * or ACDC_N_COUNTERS. */
-static inline enum acdc_counter
-need(struct acdc_pkt *p, uint32_t n)
+enum acdc_counter
+acdc_pkt_need(struct acdc_pkt *p, uint32_t n)
 {
-    if (acdc_likely(n <= p->hlen)) {
-        return ACDC_N_COUNTERS;
-    }
     return n > p->len ? ACDC_C_UNTOUCHED_LENGTH
            : acdc_host_linear(p, n) ? ACDC_N_COUNTERS : ACDC_C_UNTOUCHED_MEMORY;
 }
 
-/* Finds the IP header behind Ethernet and VLAN tags. */
+/* The same of any 'n'. */
+static ACDC_ALWAYS_INLINE enum acdc_counter
+need(struct acdc_pkt *p, uint32_t n)
+{
+    return acdc_likely(n <= p->hlen) ? ACDC_N_COUNTERS : acdc_pkt_need(p, n);
+}
+
+/* Of priority tags (VID 0) switches and receivers think as of none. */
+static inline void
+note_tag(struct acdc_pkt *p, uint16_t tci)
+{
+    uint32_t vid = tci & ACDC_VID_MASK;
+
+    if (vid && p->vids <= ACDC_VID_MASK) {
+        p->vids = p->vids << 12 | vid;
+    }
+}
+
+/* Finds the IP header behind Ethernet and VLAN tags.  All of them: whoever takes
+ * some off finds the IP header as well. */
 static enum acdc_counter
 parse_ethernet(struct acdc_pkt *p, uint16_t *ofs, uint16_t *type)
 {
     enum acdc_counter why = need(p, ACDC_ETH_HLEN);
-    unsigned int n_vlans;
+    unsigned int n_vlans = p->tag_type ? 1 : 0;
 
     *ofs = ACDC_ETH_HLEN;
     if (why != ACDC_N_COUNTERS) {
         return why;
     }
     *type = acdc_get16(p->data + 12);
-    for (n_vlans = 0; n_vlans < ACDC_MAX_VLANS; n_vlans++) {
-        if (*type != ACDC_ETHERTYPE_VLAN && *type != ACDC_ETHERTYPE_QINQ) {
-            break;
+    while (*type == ACDC_ETHERTYPE_VLAN || *type == ACDC_ETHERTYPE_QINQ) {
+        if (n_vlans++ == ACDC_MAX_VLANS) {
+            return ACDC_C_REFUSED;
         }
         why = need(p, *ofs + (uint32_t) ACDC_VLAN_HLEN);
         if (why != ACDC_N_COUNTERS) {
             return why;
         }
+        note_tag(p, acdc_get16(p->data + *ofs));
         *type = acdc_get16(p->data + *ofs + 2);
         *ofs = (uint16_t) (*ofs + ACDC_VLAN_HLEN);
     }
@@ -242,6 +257,9 @@ parse_network(struct acdc_pkt *p, uint32_t *ip_hlen, uint32_t *ip_len)
     uint16_t type = p->ethertype;
 
     p->l4_ofs = 0;
+    if (p->tag_type) {
+        note_tag(p, p->tag_tci);
+    }
     if (!type) {
         why = parse_ethernet(p, &p->l3_ofs, &type);
     }
@@ -262,7 +280,7 @@ is_usual6(const struct acdc_pkt *p)
 {
     const uint8_t *ip = p->data + ACDC_ETH_HLEN;
 
-    return !p->ethertype
+    return !(p->ethertype | p->tag_type)
            && p->hlen >= ACDC_ETH_HLEN + ACDC_IP6_HLEN + ACDC_TCP_HLEN
            && acdc_get16(ip - 2) == ACDC_ETHERTYPE_IP6
            && ip[0] >> 4 == 6 && ip[6] == ACDC_IPPROTO_TCP;
@@ -273,10 +291,13 @@ acdc_pkt_parse_unusual(struct acdc_pkt *p, uint16_t exid)
 {
     uint32_t ip_hlen, ip_len;
     enum acdc_counter why;
+    uint8_t version;
 
+    p->vids = 0;
     if (acdc_likely(is_usual6(p))) {
         const uint8_t *ip = p->data + ACDC_ETH_HLEN;
 
+        p->kind = ACDC_KIND_6;
         return acdc_pkt_parse_tcp(p, exid, 6, ACDC_ETH_HLEN, ACDC_IP6_HLEN,
                                   ACDC_IP6_HLEN + (uint32_t) acdc_get16(ip + 4));
     }
@@ -288,6 +309,8 @@ acdc_pkt_parse_unusual(struct acdc_pkt *p, uint16_t exid)
     if (why != ACDC_N_COUNTERS) {
         return why;
     }
-    return acdc_pkt_parse_tcp(p, exid, acdc_pkt_ip(p)[0] >> 4, p->l3_ofs,
-                              ip_hlen, ip_len);
+    version = acdc_pkt_ip(p)[0] >> 4;
+    p->kind = version == 6 ? ACDC_KIND_6 : p->vids ? ACDC_KIND_4_VLAN
+                                                   : ACDC_KIND_4;
+    return acdc_pkt_parse_tcp(p, exid, version, p->l3_ofs, ip_hlen, ip_len);
 }

@@ -14,6 +14,9 @@
 /* Parses what acdc_pkt_is_usual() does not know. */
 enum acdc_counter acdc_pkt_parse_unusual(struct acdc_pkt *p, uint16_t exid);
 
+/* Has the first 'n' bytes, of which fewer are linear. */
+enum acdc_counter acdc_pkt_need(struct acdc_pkt *p, uint32_t n);
+
 /* Any TCP options. */
 enum acdc_counter acdc_pkt_walk_options(struct acdc_pkt *p, uint16_t exid);
 
@@ -27,7 +30,7 @@ acdc_pkt_is_usual(const struct acdc_pkt *p)
 
     /* Two fields at once: Ethernet type, version and length of the header, then
      * TOS; fragment, then TTL, and protocol. */
-    return !p->ethertype
+    return !(p->ethertype | p->tag_type)
            && p->hlen >= ACDC_ETH_HLEN + ACDC_IP4_HLEN + ACDC_TCP_HLEN
            && (acdc_load32(ip - 2) & ACDC_BE32(0xffffff00u))
               == ACDC_BE32((uint32_t) ACDC_ETHERTYPE_IP4 << 16
@@ -116,15 +119,17 @@ acdc_pkt_parse_tcp(struct acdc_pkt *p, uint16_t exid, unsigned int ip_version,
     p->l4_ofs = (uint16_t) l4_ofs;
     /* Compared without a sign, as what is less than nothing is a large number.  A
      * frame may be longer than its IP packet (Ethernet padding), not shorter. */
-    if (tcp_hlen - ACDC_TCP_HLEN > p->len - l4_ofs - ACDC_TCP_HLEN
-        || payload > p->len - l4_ofs - tcp_hlen) {
-        return ACDC_C_UNTOUCHED_LENGTH;
-    }
-    if (acdc_unlikely(l4_ofs + tcp_hlen > p->hlen)) {
-        if (!acdc_host_linear(p, l4_ofs + tcp_hlen)) {
-            return ACDC_C_UNTOUCHED_MEMORY;
+    if (acdc_unlikely(tcp_hlen - ACDC_TCP_HLEN
+                      > p->hlen - l4_ofs - ACDC_TCP_HLEN)) {
+        why = tcp_hlen < ACDC_TCP_HLEN ? ACDC_C_UNTOUCHED_LENGTH
+                                       : acdc_pkt_need(p, l4_ofs + tcp_hlen);
+        if (why != ACDC_N_COUNTERS) {
+            return why;
         }
         tcp = acdc_pkt_tcp(p);
+    }
+    if (payload > p->len - l4_ofs - tcp_hlen) {
+        return ACDC_C_UNTOUCHED_LENGTH;
     }
     p->tcp_hlen = (uint8_t) tcp_hlen;
     p->payload = payload;

@@ -65,7 +65,7 @@ struct acdc_port_dir {
                                  * only the configuration thread changes. */
 };
 
-enum { ACDC_PORTS_MAX = 1 << 15 };      /* See acdc_flow.port_key. */
+enum { ACDC_PORTS_MAX = 1 << 14 };      /* See acdc_flow.port_key. */
 
 /* Index of the first rule that matches. */
 uint32_t acdc_policy_match(const struct acdc_policy *,

@@ -45,7 +45,7 @@ struct acdc_ctx {
     struct acdc_table *table;   /* As of the beginning. */
     uint64_t basis;             /* acdc_hash_basis() of the port. */
     enum acdc_dir dir;
-    uint16_t port_key;          /* Of the port's flows of IPv4. */
+    uint16_t port_key;          /* Of the port's flows of ACDC_KIND_4. */
     uint16_t exid;
     uint8_t me;                 /* This thread, to locks of flows. */
     uint8_t last_holder;        /* Of the lock that was taken last. */
@@ -64,7 +64,7 @@ acdc_flow_port(const struct acdc *a, const struct acdc_flow *f)
 {
     const struct acdc_port_dir *dir = acdc_ptr_load(&a->port_dir);
 
-    return acdc_ptr_load(&dir->ports[f->port_key / 2]);
+    return acdc_ptr_load(&dir->ports[f->port_key / ACDC_N_KINDS]);
 }
 
 /* The counters that most packets add to: acdc_process() takes it that they were
@@ -97,9 +97,15 @@ acdc_count(struct acdc_ctx *ctx, unsigned int counter, uint32_t n)
 /* acdc-table.c: the flow table, but for what acdc-table.h has. -------------- */
 
 int acdc_table_ensure(struct acdc *);
-/* RCU read section. */
+/* RCU read section.  The flow in the packet's VLANs. */
 struct acdc_flow *acdc_flow_lookup(const struct acdc_ctx *,
                                    const struct acdc_pkt *);
+/* And if there is none one in others: a switch may move packets from one to another
+ * (a native VLAN is such a case), so that a guest could leave its window behind by a
+ * tag.  What such a packet to the guest has of ours is taken off, unread, unless
+ * the connection began so.  And a RST of the guest, which may go to nobody, is of no
+ * flow. */
+struct acdc_flow *acdc_flow_find(const struct acdc_ctx *, struct acdc_pkt *);
 /* For a SYN.  NULL, with '*why' set to the counter, if there is no room, no
  * memory or no quota left. */
 struct acdc_flow *acdc_flow_create(struct acdc_ctx *, struct acdc_pkt *,

@@ -59,8 +59,9 @@ free_flow(struct acdc_rcu *rcu)
 static uint32_t
 flow_hash(const struct acdc *a, const struct acdc_flow *f)
 {
-    return acdc_hash(acdc_hash_basis(a, f->port_key / 2), f->ports,
-                     acdc_flow_addrs(f));
+    return acdc_hash(acdc_hash_basis(a, f->port_key / ACDC_N_KINDS), f->ports,
+                     acdc_flow_addrs(f)
+                     & (acdc_flow_is_v6(f) ? ACDC_ADDRS6 : ~(uint64_t) 0));
 }
 
 /* Moves the flows of one bucket, from the end of its chain: who is on the way
@@ -172,25 +173,55 @@ acdc_hash_addrs6(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
 
 /* Lookup. ------------------------------------------------------------------ */
 
-bool
-acdc_flow_equals6(const struct acdc_ctx *ctx, const struct acdc_flow *f,
-                  const struct acdc_pkt *p)
+/* Whether the addresses of IPv6 are the same. */
+static bool
+equal_addresses6(const struct acdc_ctx *ctx, const struct acdc_flow *f,
+                 const struct acdc_pkt *p)
 {
     const struct acdc_flow6 *f6 = acdc_flow6(f);
     const uint8_t *local, *remote;
 
-    if (f->port_key != (ctx->port_key | 1)) {
-        return false;
-    }
     addresses6(ctx, p, &local, &remote);
     return !memcmp(f6->laddr, local, 16) && !memcmp(f6->raddr, remote, 16);
 }
 
-static struct acdc_flow *
-lookup_in(const struct acdc_table *t, const struct acdc_ctx *ctx,
-          const struct acdc_pkt *p)
+/* What struct acdc_flow has in its third part. */
+bool
+acdc_flow_equals3(const struct acdc_ctx *ctx, const struct acdc_flow *f,
+                  const struct acdc_pkt *p)
 {
-    uint32_t hash = acdc_hash(ctx->basis, p->ports, p->addrs);
+    return f->port_key == (ctx->port_key | p->kind)
+           && (p->kind == ACDC_KIND_6 ? equal_addresses6(ctx, f, p)
+                                      : acdc_flow6(f)->vids == p->vids);
+}
+
+/* Whether 'p' is of 'f' but for VLANs. */
+static bool
+has_ends(const struct acdc_ctx *ctx, const struct acdc_flow *f,
+         const struct acdc_pkt *p)
+{
+    bool v6 = p->ip_version == 6;
+
+    return f->ports == p->ports
+           && f->port_key / ACDC_N_KINDS == ctx->port_key / ACDC_N_KINDS
+           && acdc_flow_is_v6(f) == v6
+           && (v6 ? equal_addresses6(ctx, f, p)
+                  : acdc_flow_addrs(f) == p->addrs);
+}
+
+/* Those in other VLANs. */
+struct others {
+    struct acdc_flow *flows[ACDC_SAME_ENDS];
+    unsigned int n;
+};
+
+static ACDC_ALWAYS_INLINE struct acdc_flow *
+lookup_in(const struct acdc_table *t, const struct acdc_ctx *ctx,
+          const struct acdc_pkt *p, struct others *others)
+{
+    uint32_t hash = acdc_hash(ctx->basis, p->ports,
+                              p->ip_version == 6 ? p->addrs & ACDC_ADDRS6
+                                                 : p->addrs);
     struct acdc_flow *f;
 
     for (f = acdc_link_load(&t->buckets[hash & t->mask]); f;
@@ -198,25 +229,63 @@ lookup_in(const struct acdc_table *t, const struct acdc_ctx *ctx,
         if (acdc_flow_equals(ctx, f, p)) {
             return f;
         }
+        if (acdc_unlikely(has_ends(ctx, f, p)) && others->n < ACDC_SAME_ENDS) {
+            others->flows[others->n++] = f;
+        }
     }
     return NULL;
 }
 
-struct acdc_flow *
-acdc_flow_lookup(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
+static ACDC_ALWAYS_INLINE struct acdc_flow *
+lookup(const struct acdc_ctx *ctx, const struct acdc_pkt *p,
+       struct others *others)
 {
     const struct acdc_table *t, *old;
     struct acdc_flow *f;
 
     do {
+        others->n = 0;
         t = acdc_ptr_load(&ctx->acdc->table);
         old = acdc_ptr_load(&t->old);
         /* First where flows are moved from: one that is not there any more has
          * arrived. */
-        f = acdc_unlikely(old) ? lookup_in(old, ctx, p) : NULL;
-        f = f ? f : lookup_in(t, ctx, p);
+        f = acdc_unlikely(old) ? lookup_in(old, ctx, p, others) : NULL;
+        f = f ? f : lookup_in(t, ctx, p, others);
         /* Nor is it in 't' if that has become 'old' meanwhile. */
     } while (!f && acdc_unlikely(t != acdc_ptr_load(&ctx->acdc->table)));
+    return f;
+}
+
+struct acdc_flow *
+acdc_flow_lookup(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
+{
+    struct others others;
+
+    return lookup(ctx, p, &others);
+}
+
+struct acdc_flow *
+acdc_flow_find(const struct acdc_ctx *ctx, struct acdc_pkt *p)
+{
+    struct others others;
+    struct acdc_flow *f = lookup(ctx, p, &others);
+
+    if (acdc_likely(f || !others.n)) {
+        return f;
+    }
+    f = others.flows[0];
+    if (ctx->dir == ACDC_EGRESS) {
+        return p->tcp_flags & ACDC_TCP_RST ? NULL : f;
+    }
+    if ((p->tcp_flags & ACDC_TCP_SYN) || acdc_flow_in(f)->n_syns) {
+        return f;
+    }
+    if (!acdc_pkt_strip(p, ctx->exid)
+        || (acdc_pkt_reserved(p) && !acdc_pkt_make_writable(p))) {
+        return NULL;
+    }
+    acdc_pkt_set_reserved(p, 0);
+    acdc_pkt_finish(p);
     return f;
 }
 
@@ -273,6 +342,7 @@ acdc_flow_set_state(const struct acdc_ctx *ctx, struct acdc_flow *f,
         if (acdc_flow_in_handshake(f) && !acdc_state_is_half_open(state)) {
             /* They share memory with irs. */
             in->silent = in->lost = 0;
+            in->n_syns = 0;
         }
         f->state = (unsigned int) state & 7;
         count_state(ctx->tenant, state, 1);
@@ -344,7 +414,7 @@ remove_locked(struct acdc *a, struct acdc_flow *f)
     acdc_count_add(&t->n_flows, -1);
     acdc_count_add(&port->n_flows, -1);
     acdc_count_add(&a->n_flows, -1);
-    if (acdc_flow_is_v6(f)) {
+    if (acdc_flow_has_three(f)) {
         acdc_count_add(&a->n_flows6, -1);
     }
     f->flags |= ACDC_F_DEAD;
@@ -464,6 +534,24 @@ make_room_locked(struct acdc_ctx *ctx)
     return true;
 }
 
+/* Among connections that differ in VLANs only: in place of one that is half-open or
+ * closed.  Table lock held. */
+static bool
+make_room_beside_locked(struct acdc_ctx *ctx, const struct others *others)
+{
+    unsigned int i;
+
+    for (i = 0; others->n == ACDC_SAME_ENDS && i < others->n; i++) {
+        struct acdc_flow *f = others->flows[i];
+
+        if (evict_rank(ctx, f, 0) > 2) {
+            ACDC_COUNT(ctx, FLOWS_EVICTED, 1);
+            return remove_locked(ctx->acdc, f);
+        }
+    }
+    return others->n < ACDC_SAME_ENDS;
+}
+
 /* Creation. ---------------------------------------------------------------- */
 
 struct acdc_flow *
@@ -472,8 +560,9 @@ acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
 {
     struct acdc *a = ctx->acdc;
     struct acdc_tenant *tenant = ctx->tenant;
-    bool v6 = p->ip_version == 6;
+    bool three = p->kind != ACDC_KIND_4;
     struct acdc_flow *f, *other;
+    struct others others;
     acdc_link *bucket;
     struct acdc_table *t;
 
@@ -481,7 +570,7 @@ acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
         *why = ACDC_C_UNTOUCHED_HALF_OPEN;
         return NULL;
     }
-    f = acdc_host_alloc_flow(acdc_flow_size(v6), v6);
+    f = acdc_host_alloc_flow(acdc_flow_size(three), three);
     if (!f) {
         *why = ACDC_C_UNTOUCHED_MEMORY;
         return NULL;
@@ -489,24 +578,27 @@ acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
     acdc_lock_init(&f->lock);
     f->ports = p->ports;
     memcpy(f->addrs, &p->addrs, sizeof f->addrs);
-    f->port_key = ctx->port_key | v6;
+    f->port_key = ctx->port_key | p->kind;
     acdc_flow_see(ctx, f);
     f->active = (uint16_t) ctx->now_ms;
     f->state = ctx->dir == ACDC_EGRESS ? ACDC_FLOW_SYN_SENT
                                        : ACDC_FLOW_SYN_RECEIVED;
-    if (v6) {
+    if (p->kind == ACDC_KIND_6) {
         struct acdc_flow6 *f6 = acdc_flow6(f);
         const uint8_t *local, *remote;
 
         addresses6(ctx, p, &local, &remote);
         memcpy(f6->laddr, local, 16);
         memcpy(f6->raddr, remote, 16);
+    } else if (three) {
+        acdc_flow6(f)->vids = p->vids;
     }
 
     acdc_lock(&a->lock);
     t = a->table;
-    other = acdc_flow_lookup(ctx, p);
-    if (other || !acdc_ptr_load(&ctx->port->tenant)
+    other = lookup(ctx, p, &others);
+    if (other || !make_room_beside_locked(ctx, &others)
+        || !acdc_ptr_load(&ctx->port->tenant)
         || !make_room_locked(ctx)) {
         acdc_unlock(&a->lock);
         acdc_host_free_flow(f);
@@ -514,7 +606,7 @@ acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
         return other;
     }
     acdc_count_add(&a->n_flows, 1);
-    if (v6) {
+    if (three) {
         acdc_count_add(&a->n_flows6, 1);
     }
     acdc_count_add(&tenant->n_flows, 1);

@@ -39,6 +39,9 @@ acdc_hash(uint64_t basis, uint32_t ports, uint64_t addrs)
     return (uint32_t) (acdc_hash_mix(h ^ addrs) >> 32);
 }
 
+/* Of what 'addrs' has in IPv6: all but VLANs. */
+#define ACDC_ADDRS6 (~(uint64_t) 0xffffff)
+
 /* Of the addresses of an IPv6 packet: what struct acdc_flow has of them. */
 uint64_t acdc_hash_addrs6(const struct acdc_ctx *, const struct acdc_pkt *p);
 
@@ -56,10 +59,11 @@ acdc_table_set_key(const struct acdc_ctx *ctx, struct acdc_pkt *p,
     if (acdc_likely(p->ip_version == 4)) {
         addrs = acdc_load64(acdc_pkt_ip(p) + 12);
         addrs = ingress ? addrs << 32 | addrs >> 32 : addrs;
+        p->addrs = addrs;
     } else {
-        addrs = acdc_hash_addrs6(ctx, p);
+        addrs = acdc_hash_addrs6(ctx, p) & ACDC_ADDRS6;
+        p->addrs = addrs | p->vids;
     }
-    p->addrs = addrs;
     p->ports = ports;
     p->bucket = &ctx->table->buckets[acdc_hash(ctx->basis, ports, addrs)
                                      & ctx->table->mask];
@@ -240,27 +244,27 @@ acdc_table_find_ahead(const struct acdc_ctx *ctx, struct acdc_pkt *p,
 }
 
 /* Whether 'p' is of 'f'. */
-bool acdc_flow_equals6(const struct acdc_ctx *, const struct acdc_flow *f,
+bool acdc_flow_equals3(const struct acdc_ctx *, const struct acdc_flow *f,
                        const struct acdc_pkt *p);
 static inline bool
 acdc_flow_equals(const struct acdc_ctx *ctx, const struct acdc_flow *f,
                  const struct acdc_pkt *p)
 {
     return f->ports == p->ports && acdc_flow_addrs(f) == p->addrs
-           && (acdc_likely(p->ip_version == 4)
-               ? f->port_key == ctx->port_key : acdc_flow_equals6(ctx, f, p));
+           && (acdc_likely(p->kind == ACDC_KIND_4)
+               ? f->port_key == ctx->port_key : acdc_flow_equals3(ctx, f, p));
 }
 
 /* The flow of a packet for which acdc_table_find() was called, locked, or
  * NULL.  What that found may be dead meanwhile, and another flow in its
  * place. */
 static inline struct acdc_flow *
-acdc_flow_lock(struct acdc_ctx *ctx, const struct acdc_pkt *p)
+acdc_flow_lock(struct acdc_ctx *ctx, struct acdc_pkt *p)
 {
     struct acdc_flow *f = p->flow;
 
     if (acdc_unlikely(!acdc_flow_equals(ctx, f, p))) {
-        f = acdc_flow_lookup(ctx, p);
+        f = acdc_flow_find(ctx, p);
     }
     while (f) {
         ctx->last_holder = acdc_lock_as(&f->lock, ctx->me);
@@ -268,7 +272,7 @@ acdc_flow_lock(struct acdc_ctx *ctx, const struct acdc_pkt *p)
             break;
         }
         acdc_unlock(&f->lock);
-        f = acdc_flow_lookup(ctx, p);
+        f = acdc_flow_find(ctx, p);
     }
     return f;
 }

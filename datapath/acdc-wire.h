@@ -92,7 +92,8 @@ enum acdc_wire_tcp_option {
 enum acdc_wire_sizes {
     ACDC_ETH_HLEN = 14,
     ACDC_VLAN_HLEN = 4,
-    ACDC_MAX_VLANS = 2,
+    ACDC_MAX_VLANS = 8,             /* Tags: more are refused. */
+    ACDC_VID_MASK = 0xfff,
     ACDC_IP4_HLEN = 20,
     ACDC_IP4_FRAGMENT = 0x3fff,     /* More fragments, and the offset. */
     ACDC_IP6_HLEN = 40,

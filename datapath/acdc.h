@@ -132,7 +132,7 @@ int acdc_tenant_del(struct acdc *, const char *name);
  * it and calls acdc_port_unbind() first.
  * Returns the handle to pass to acdc_process(), valid (after the host's RCU
  * rules) until acdc_port_unbind(); NULL when there is no such tenant, no memory,
- * or there are 32767 ports. */
+ * or there are 16383 ports. */
 struct acdc_port *acdc_port_bind(struct acdc *, uint32_t port_no,
                                  const char *port_name, const char *tenant,
                                  uint32_t mtu);
@@ -157,6 +157,10 @@ enum acdc_verdict {
  * write, see acdc_host_writable(). */
 enum { ACDC_W_UNKNOWN, ACDC_W_YES, ACDC_W_NO };
 
+/* What flows and packets are told apart by, besides ports: addresses of IPv4, of
+ * IPv6 and VLANs, if any, of IPv4 and VLANs. */
+enum { ACDC_KIND_4, ACDC_KIND_6, ACDC_KIND_4_VLAN, ACDC_N_KINDS = 4 };
+
 /* A packet as the host shows it to the engine. */
 struct acdc_pkt {
     /* Set by the host. */
@@ -167,9 +171,10 @@ struct acdc_pkt {
     uint16_t l3_ofs;            /* Where IP begins if 'ethertype' is set. */
     uint16_t ethertype;         /* Of the IP header, host order, or 0: 'data'
                                  * is an Ethernet header and the engine
-                                 * parses it (up to two VLAN tags). */
+                                 * parses it, VLAN tags too. */
     uint16_t tag_type;          /* TPID of a VLAN tag that the host keeps apart
-                                 * from 'data', the first one then, or 0. */
+                                 * from 'data', the first one then, or 0, ... */
+    uint16_t tag_tci;           /* ... and its TCI, host order. */
     bool gso;                   /* To be segmented by TSO/GSO later. */
     bool csum_partial;          /* The TCP checksum field holds the sum of the
                                  * pseudo header only, the rest is left to
@@ -186,6 +191,7 @@ struct acdc_pkt {
 
     /* The engine's, see acdc-packet.h. */
     uint8_t ip_version;         /* 4, 6, or 0: not understood. */
+    uint8_t kind;               /* ACDC_KIND_*. */
     uint8_t tcp_hlen;
     uint8_t tcp_flags;
     uint16_t l4_ofs;
@@ -207,6 +213,9 @@ struct acdc_pkt {
     /* As in struct acdc_flow: be. */
     uint32_t ports;
     uint64_t addrs;
+    uint32_t vids;              /* VLANs that it is in, but for ACDC_KIND_4: the
+                                 * first two VIDs that are not 0, 12 bits
+                                 * each. */
     union {                     /* See acdc_table_find(). */
         const acdc_link *bucket;
         struct acdc_flow *flow;
@@ -222,12 +231,12 @@ acdc_pkt_init(struct acdc_pkt *p, uint8_t *data, uint32_t len, uint32_t hlen)
     p->data = data;
     p->len = len;
     p->hlen = hlen;
-    p->l3_ofs = p->ethertype = p->tag_type = 0;
+    p->l3_ofs = p->ethertype = p->tag_type = p->tag_tci = 0;
     p->gso = p->csum_partial = false;
     p->host = p->aux = NULL;
     p->verdict = ACDC_PASS;
     p->edited = false;
-    p->ip_version = 0;
+    p->ip_version = p->kind = 0;
     p->writable = ACDC_W_UNKNOWN;
     p->ip_change = p->tcp_change = 0;
 }

@@ -80,7 +80,7 @@ struct acdc_flow *acdc_host_alloc_flow(size_t size, bool v6)
 void acdc_host_free_flow(struct acdc_flow *f)
 {
 	if (f)
-		kmem_cache_free(acdc_flow_caches[acdc_flow_is_v6(f)], f);
+		kmem_cache_free(acdc_flow_caches[acdc_flow_has_three(f)], f);
 }
 
 static void acdc_destroy_caches(void)
@@ -262,8 +262,10 @@ static struct sk_buff *acdc_way_through(struct acdc_port *port,
 	acdc_pkt_init(&p, skb->data, skb->len, skb_headlen(skb));
 	if (vport->dev->type != ARPHRD_ETHER)
 		p.ethertype = ntohs(skb->protocol);
-	if (skb_vlan_tag_present(skb))
+	if (skb_vlan_tag_present(skb)) {
 		p.tag_type = ntohs(skb->vlan_proto);
+		p.tag_tci = skb_vlan_tag_get(skb);
+	}
 	p.gso = skb_is_gso(skb);
 	p.csum_partial = skb->ip_summed == CHECKSUM_PARTIAL;
 	p.host = skb;

@@ -179,7 +179,7 @@ void
 acdc_host_free_flow(struct acdc_flow *f)
 {
     if (f) {
-        bool v6 = acdc_flow_is_v6(f);
+        bool v6 = acdc_flow_has_three(f);
 
         allocated -= (int64_t) acdc_flow_size(v6);
         /* What is freed too early is to be seen. */

@@ -118,7 +118,7 @@ static bool
 is_quick(const struct sim *s, const struct packet *wire)
 {
     const struct acdc_flow *flow = sim_flow(s, 0);
-    bool v6 = acdc_flow_is_v6(flow);
+    bool v6 = acdc_flow_has_three(flow);
     struct acdc_flow *f = acdc_host_alloc_flow(acdc_flow_size(v6), v6);
     struct acdc_slot_stats stats;
     const struct acdc_params *params;
