@@ -34,13 +34,14 @@ def find_ip(frame: bytes) -> tuple[Packet, int] | str:
         return LENGTH
     layer: Packet = Ether(frame)
     at = 14
-    while isinstance(layer.payload, Dot1Q) and at < 22:
+    tags_end = 14 + 4 * 8
+    while isinstance(layer.payload, Dot1Q) and at < tags_end:
         if len(frame) < at + 4:
             return LENGTH
         layer, at = layer.payload, at + 4
     ethertype = layer.fields.get("type")  # 802.3 has none.
-    if ethertype in (0x8100, 0x88A8) and at < 22:
-        return LENGTH
+    if ethertype in (0x8100, 0x88A8):
+        return LENGTH if at < tags_end else "refused"
     if ethertype not in (0x0800, 0x86DD):
         return NOT_TCP
     # With a whole header, of the version that the ethertype says.
