@@ -55,6 +55,7 @@ ACDC_COUNTER(POLICED_PACKETS,   "policed_packets",   "packets dropped beyond the
 ACDC_COUNTER(POLICED_BYTES,     "policed_bytes",     "payload bytes dropped beyond the offered window")
 ACDC_COUNTER(ACK_OPTIMISTIC,    "ack_optimistic",    "packets of the guest that acknowledge data that did not arrive, dropped when policing")
 ACDC_COUNTER(REFUSED,           "refused",           "packets dropped that could be read differently behind the switch")
+ACDC_COUNTER(SYNACK_REFUSED,    "synack_refused",    "SYN-ACKs that do not answer the guest's last SYN, dropped when policing")
 
 /* Untouched packets, by reason. */
 ACDC_COUNTER(UNTOUCHED_NOT_TCP, "untouched_not_tcp", "not TCP over IPv4 or IPv6")

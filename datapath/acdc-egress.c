@@ -119,6 +119,16 @@ follow_data(struct acdc_ctx *ctx, struct acdc_flow *f,
     f->active = (uint16_t) ctx->now_ms;
 }
 
+/* Whether data is before all that the peer may still want: of another connection,
+ * whose SYN-ACK the guest hid behind another one. */
+static bool
+is_of_another(const struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    uint32_t old = acdc_flow_in_handshake(f) ? 0 : ACDC_PLAUSIBLE;
+
+    return seq_before(p->seq, f->snd_una - old);
+}
+
 /* Follows the guest's data.  False: it was dropped. */
 static bool
 track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
@@ -135,7 +145,8 @@ track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
      * window: one segment of slack. */
     if (params->police && acdc_flow_enforced(f, params) && p->payload
         && (f->flags & ACDC_F_EDGE)
-        && seq_after(p->seq + p->payload, in->right_edge + f->mss)) {
+        && (seq_after(p->seq + p->payload, in->right_edge + f->mss)
+            || is_of_another(f, p))) {
         drop_policed(ctx, p);
         return false;
     }
@@ -366,8 +377,53 @@ dress(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
 }
 
-/* False: the flow's connection is dead, the flow to be removed. */
+/* The guest's SYN-ACK, if it is of 'f', whose lock is held. */
 static bool
+answer(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
+{
+    const struct acdc_params *params = acdc_flow_params(ctx, f);
+
+    if ((f->flags & ACDC_F_DEAD) || !acdc_synack_egress(ctx, p, f, params)) {
+        return false;
+    }
+    acdc_flow_see(ctx, f);
+    ACDC_COUNT(ctx, UNTOUCHED_DISABLED, !params->enabled);
+    return true;
+}
+
+/* A SYN-ACK of the guest, with the lock of the 'first' flow of its key, which is
+ * released.  A guest that has lost that connection, as after a reboot, may
+ * answer the SYN that began a second flow. */
+static ACDC_NOINLINE void
+egress_synack(struct acdc_ctx *ctx, struct acdc_flow *first,
+              struct acdc_pkt *p)
+{
+    bool answered = answer(ctx, first, p);
+    struct acdc_flow *second;
+
+    ACDC_COUNT(ctx, EGRESS_PACKETS, 1);
+    acdc_flow_unlock(ctx, first);
+    if (answered) {
+        return;
+    }
+    second = acdc_flow_find_second(ctx, p, first);
+    if (second) {
+        acdc_lock(&second->lock);
+        answered = answer(ctx, second, p);
+        acdc_unlock(&second->lock);
+    }
+    if (!answered) {
+        ACDC_COUNT(ctx, UNTOUCHED_MIDSTREAM, 1);
+        return;
+    }
+    acdc_lock(&first->lock);
+    if (!(first->flags & ACDC_F_DEAD) && acdc_flow_is_live(first)) {
+        acdc_flow_set_state(ctx, first, ACDC_FLOW_RESET);
+    }
+    acdc_unlock(&first->lock);
+}
+
+static void
 egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 {
     const struct acdc_params *params = acdc_flow_params(ctx, f);
@@ -377,29 +433,10 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     if (acdc_unlikely(!params->enabled)) {
         ACDC_COUNT(ctx, UNTOUCHED_DISABLED, 1);
     }
-    if (p->tcp_flags & ACDC_TCP_SYN) {
-        if (!acdc_synack_egress(ctx, p, f, params)) {
-            ACDC_COUNT(ctx, UNTOUCHED_MIDSTREAM, 1);
-            /* A guest that answers a SYN on a live connection with a SYN-ACK
-             * of other numbers has lost that connection, as after a reboot.
-             * The new one's SYN was not followed. */
-            return (f->state != ACDC_FLOW_ESTABLISHED
-                    && f->state != ACDC_FLOW_CLOSING)
-                   || acdc_flow_is_iss(f, p->seq);
-        }
-        return true;
-    }
     if (!(f->flags & ACDC_F_LAW)) {
-        /* The handshake was not answered yet: a RST, or nonsense.  Data is
-         * that of the connection before, whose peer ignores the SYN
-         * (RFC 5961 section 4.2): a guest must not get rid of its window so. */
-        if (acdc_params_police(params) && p->payload
-            && (f->flags & ACDC_F_REUSED)) {
-            drop_policed(ctx, p);
-        } else {
-            acdc_flow_note_end(ctx, f, p);
-        }
-        return true;
+        /* The handshake was not answered yet: a RST, or nonsense. */
+        acdc_flow_note_end(ctx, f, p);
+        return;
     }
     if (is_optimistic(f, p)) {
         if (may_have_more(ctx)) {
@@ -408,26 +445,24 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
             ACDC_COUNT(ctx, ACK_OPTIMISTIC, 1);
             if (acdc_params_police(params)) {
                 p->verdict = ACDC_DROP;
-                return true;
+                return;
             }
         }
     }
     if (!track_data(ctx, f, params, p)) {
-        return true;
+        return;
     }
     renumber_ack(ctx, f, p);
     acdc_flow_note_end(ctx, f, p);
     if (f->flags & ACDC_F_CAPABLE) {
         dress(ctx, f, params, p);
     }
-    return true;
 }
 
 static inline void
 egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
 {
     struct acdc_flow *f;
-    bool alive;
 
     if (!strip_forged(ctx, p)) {
         /* It cannot be edited and must not pass. */
@@ -444,12 +479,12 @@ egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         ACDC_COUNT(ctx, UNTOUCHED_MIDSTREAM, 1);
         return;
     }
-    alive = egress_locked(ctx, f, p);
-    acdc_flow_unlock(ctx, f);
-    if (!alive) {
-        /* Not under its lock, see struct acdc. */
-        acdc_flow_remove(ctx->acdc, f);
+    if (acdc_unlikely(p->tcp_flags & ACDC_TCP_SYN)) {
+        egress_synack(ctx, f, p);
+        return;
     }
+    egress_locked(ctx, f, p);
+    acdc_flow_unlock(ctx, f);
 }
 
 /* See acdc_table_run(). */

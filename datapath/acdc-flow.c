@@ -114,15 +114,15 @@ acdc_flow_timeout(struct acdc_ctx *ctx, struct acdc_flow *f,
 
 /* Life cycle. -------------------------------------------------------------- */
 
-/* Whether a RST ends the connection at the one that gets it.
+/* Whether a RST may end the connection at the one that gets it.
  *
  * Of the peer: one that is not in the window, or does not acknowledge the SYN,
  * is not believed by the guest either (RFC 9293 section 3.10.7).
  *
  * Of the guest: it also answers with one what comes of an older connection
  * with the same ports, while its own SYN or SYN-ACK is not answered, and goes
- * on.  And it could send one that its peer does not believe, to be forgotten
- * here. */
+ * on.  Nor is any other believed: it may not arrive (a wrong checksum, a short
+ * TTL), for the flow to be forgotten here.  See ACDC_FLOW_RESET. */
 static bool
 is_valid_reset(const struct acdc_ctx *ctx, const struct acdc_flow *f,
                const struct acdc_pkt *p)
@@ -165,8 +165,8 @@ acdc_flow_do_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
     enum acdc_flow_state state = (enum acdc_flow_state) f->state;
 
     if (p->tcp_flags & ACDC_TCP_RST) {
-        if (is_valid_reset(ctx, f, p)) {
-            state = ACDC_FLOW_CLOSED;
+        if (is_valid_reset(ctx, f, p) && state != ACDC_FLOW_CLOSED) {
+            state = egress ? ACDC_FLOW_RESET : ACDC_FLOW_CLOSED;
         }
     } else {
         uint32_t flag = egress ? ACDC_F_FIN_GUEST : ACDC_F_FIN_PEER;
@@ -187,15 +187,16 @@ acdc_flow_do_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
                         ? ACDC_FLOW_CLOSING : ACDC_FLOW_ESTABLISHED;
             }
         }
-        /* Closed when both have sent FIN and one has acknowledged the
-         * other's: what can still come is in the linger. */
+        /* Closed when both have sent FIN and the peer has acknowledged the
+         * guest's: what can still come is in the linger. */
         if ((f->flags & ACDC_F_FIN_GUEST) && (f->flags & ACDC_F_FIN_PEER)
-            && (p->tcp_flags & ACDC_TCP_ACK)
-            && !seq_before(p->ack, egress ? f->rcv_nxt : f->snd_nxt)) {
+            && !egress && (p->tcp_flags & ACDC_TCP_ACK)
+            && !seq_before(p->ack, f->snd_nxt)) {
             state = ACDC_FLOW_CLOSED;
         }
     }
-    if (state == ACDC_FLOW_CLOSED && f->state != ACDC_FLOW_CLOSED) {
+    if (state != f->state && f->state != ACDC_FLOW_RESET
+        && (state == ACDC_FLOW_CLOSED || state == ACDC_FLOW_RESET)) {
         ACDC_COUNT(ctx, FLOWS_CLOSED, 1);
     }
     acdc_flow_set_state(ctx, f, state);

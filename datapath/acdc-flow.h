@@ -11,12 +11,13 @@
 
 /* Timers and thresholds. */
 enum {
-    ACDC_HALF_OPEN_MS = 60 * 1000,  /* Life of a handshake: covers the usual
-                                     * retransmissions of SYN. */
+    ACDC_HALF_OPEN_MS = 70 * 1000,  /* Life of a handshake: covers the longest
+                                     * pause between retransmissions of SYN, 64 s
+                                     * of Linux. */
     ACDC_HALF_OPEN_SHORT_MS = 3000, /* And of one of too many: covers the
                                      * first. */
-    ACDC_LINGER_MS = 10 * 1000,     /* Life after FIN/FIN or RST, for what is
-                                     * still on its way. */
+    ACDC_LINGER_MS = 10 * 1000,     /* Life after FIN/FIN or the peer's RST, for
+                                     * what is still on its way. */
     ACDC_IDLE_EVICT_MS = 60 * 1000, /* An established flow this idle goes when
                                      * the table is full. */
     ACDC_RTO_MIN_MS = 10,           /* The least RTO tuned for datacenters. */
@@ -87,8 +88,6 @@ enum {
     ACDC_F_COUNTED = 1 << 17,       /* In the tenant's capable or fallback
                                      * count. */
     ACDC_F_LAW = 1 << 18,           /* 'law' was started. */
-    ACDC_F_REUSED = 1 << 19,        /* The guest sent a SYN on a connection it
-                                     * had, see egress_locked(). */
     ACDC_F_MSS_ALIGNED = 1 << 20,   /* The guest was told a smaller MSS. */
     ACDC_F_SHRUNK = 1 << 21,        /* The guest was once told a window that
                                      * ends before what it had sent, see
@@ -370,10 +369,23 @@ acdc_state_is_half_open(enum acdc_flow_state state)
     return state == ACDC_FLOW_SYN_SENT || state == ACDC_FLOW_SYN_RECEIVED;
 }
 
+/* A RST of the guest that refuses a connection takes it out of the quota of
+ * half-open ones, and that is all. */
 static inline bool
 acdc_flow_in_handshake(const struct acdc_flow *f)
 {
-    return acdc_state_is_half_open((enum acdc_flow_state) f->state);
+    return acdc_state_is_half_open((enum acdc_flow_state) f->state)
+           || (f->state == ACDC_FLOW_RESET && !(f->flags & ACDC_F_LAW));
+}
+
+/* Whether the peer may have this connection, as far as it has said.  Then
+ * another SYN, or SYN-ACK, begins a second flow of the same key.  That is behind
+ * the first in its bucket, and takes its place once the peer confirms it: a
+ * guest's word alone ends nothing. */
+static inline bool
+acdc_flow_is_live(const struct acdc_flow *f)
+{
+    return (f->flags & ACDC_F_LAW) && f->state != ACDC_FLOW_CLOSED;
 }
 
 /* Whether 'seq' is the ISS of the guest, for a SYN or SYN-ACK sent again.  After

@@ -22,8 +22,11 @@ note_options(struct acdc_flow *f, const struct acdc_pkt *p, bool guest)
     if (!f->mss || mss < f->mss) {
         f->mss = mss;
     }
-    f->flags &= ~(uint32_t) (guest ? ACDC_F_WSCALE_GUEST | ACDC_F_SACK_GUEST
-                                   : ACDC_F_WSCALE_PEER | ACDC_F_SACK_PEER);
+    /* Of the guest's SYNs and SYN-ACKs the peer may have got any: what one of
+     * them had holds. */
+    if (!guest) {
+        f->flags &= ~(uint32_t) (ACDC_F_WSCALE_PEER | ACDC_F_SACK_PEER);
+    }
     if (p->opt_flags & ACDC_O_WSCALE) {
         f->flags |= guest ? ACDC_F_WSCALE_GUEST : ACDC_F_WSCALE_PEER;
     }
@@ -142,6 +145,29 @@ repeat_options(const struct acdc_flow *f, struct acdc_pkt *p)
     }
 }
 
+/* A guest may send data behind its SYN-ACK at once (TCP Fast Open): the window of
+ * the peer's SYN, which is not scaled, is no larger than that of the law, as far
+ * as that is known. */
+static void
+limit_window(struct acdc_ctx *ctx, struct acdc_flow *f,
+             const struct acdc_params *params, struct acdc_pkt *p)
+{
+    uint8_t algorithm = f->flags & ACDC_F_PEER ? params->algorithm
+                                               : params->fallback;
+    struct acdc_facts facts;
+    struct acdc_law law;
+
+    if (!acdc_params_enforce(params) || algorithm == ACDC_ALG_NONE) {
+        return;
+    }
+    acdc_flow_facts(ctx, f, params, &facts);
+    acdc_law_init(&law, &facts, (enum acdc_algorithm) algorithm);
+    if (law.wnd < acdc_pkt_window(p) && acdc_pkt_make_writable(p)) {
+        acdc_pkt_set_window(p, (uint16_t) law.wnd);
+        ACDC_COUNT(ctx, WINDOW_REWRITTEN, 1);
+    }
+}
+
 /* Adds the capability and the ECT mark to a SYN or SYN-ACK of the guest.  True
  * if it did. */
 static bool
@@ -234,18 +260,46 @@ restart(struct acdc_ctx *ctx, struct acdc_flow *f)
     ACDC_COUNT(ctx, FLOWS_CREATED, 1);
 }
 
-static struct acdc_flow *
-find_or_create(struct acdc_ctx *ctx, struct acdc_pkt *p)
+/* Whether a SYN is one that belongs to the live connection 'f', sent again. */
+static bool
+is_syn_again(const struct acdc_ctx *ctx, const struct acdc_flow *f,
+             const struct acdc_pkt *p)
 {
-    struct acdc_flow *f = acdc_flow_lookup(ctx, p);
-    enum acdc_counter why = ACDC_N_COUNTERS;
+    if (ctx->dir == ACDC_INGRESS) {
+        return acdc_flow_is_irs(f, p->seq);
+    }
+    return f->state != ACDC_FLOW_CLOSING && f->state != ACDC_FLOW_RESET
+           && acdc_flow_is_iss(f, p->seq);
+}
 
+/* The flow that a SYN is of or begins, locked, or NULL.  May be dead. */
+static struct acdc_flow *
+lock_flow_of_syn(struct acdc_ctx *ctx, struct acdc_pkt *p)
+{
+    enum acdc_counter why = ACDC_N_COUNTERS;
+    struct acdc_flow *f = acdc_flow_lookup(ctx, p);
+    struct acdc_flow *first = f;
+
+    if (first) {
+        acdc_lock(&first->lock);
+        if ((first->flags & ACDC_F_DEAD) || !acdc_flow_is_live(first)
+            || is_syn_again(ctx, first, p)) {
+            return first;
+        }
+        if (ctx->dir == ACDC_EGRESS) {
+            acdc_flow_set_state(ctx, first, ACDC_FLOW_RESET);
+        }
+        acdc_unlock(&first->lock);
+        f = acdc_flow_lookup_second(ctx, p, first);
+    }
     if (!f) {
-        f = acdc_flow_create(ctx, p, &why);
+        f = acdc_flow_create(ctx, p, first, &why);
         if (!f) {
             acdc_count(ctx, why, 1);
+            return NULL;
         }
     }
+    acdc_lock(&f->lock);
     return f;
 }
 
@@ -254,7 +308,7 @@ find_or_create(struct acdc_ctx *ctx, struct acdc_pkt *p)
 void
 acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
 {
-    struct acdc_flow *f = find_or_create(ctx, p);
+    struct acdc_flow *f = lock_flow_of_syn(ctx, p);
     uint32_t end = p->seq + 1 + p->payload;
     const struct acdc_params *params;
     struct acdc_flow_in *in;
@@ -264,10 +318,9 @@ acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         return;
     }
     in = acdc_flow_in(f);
-    acdc_lock(&f->lock);
     if ((f->flags & ACDC_F_DEAD)
-        || (f->state == ACDC_FLOW_ESTABLISHED && (f->flags & ACDC_F_LAW)
-            && acdc_flow_is_iss(f, p->seq))) {
+        || (acdc_flow_is_live(f) && f->state != ACDC_FLOW_SYN_SENT
+            && is_syn_again(ctx, f, p))) {
         /* The latter was sent again before the guest got the SYN-ACK that the
          * engine has seen, and is of the same connection. */
         acdc_unlock(&f->lock);
@@ -278,10 +331,7 @@ acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     if ((f->state != ACDC_FLOW_SYN_RECEIVED || (f->flags & ACDC_F_LAW))
         && (f->state != ACDC_FLOW_SYN_SENT
             || (in->n_syns && f->snd_una != p->seq))) {
-        uint32_t reused = f->flags & (ACDC_F_LAW | ACDC_F_REUSED);
-
         restart(ctx, f);
-        f->flags |= reused ? ACDC_F_REUSED : 0;
     }
     acdc_flow_see(ctx, f);
     total = acdc_flow_tx_total(f);
@@ -319,26 +369,27 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         accept_offer(ctx, p);
         return;
     }
-    f = find_or_create(ctx, p);
+    f = lock_flow_of_syn(ctx, p);
     if (!f) {
         accept_offer(ctx, p);
         return;
     }
     in = acdc_flow_in(f);
-    acdc_lock(&f->lock);
-    if (!(f->flags & ACDC_F_DEAD) && f->state == ACDC_FLOW_CLOSED) {
+    if (!(f->flags & ACDC_F_DEAD)
+        && (f->state == ACDC_FLOW_CLOSED || f->state == ACDC_FLOW_RESET)
+        && !acdc_flow_is_live(f)) {
         restart(ctx, f);
     }
     if (f->flags & (ACDC_F_DEAD | ACDC_F_LAW)) {
         /* Sent again, the guest's answer was lost: what that settled stays.
-         * Any other SYN is not of this connection, the guest answers with a
-         * challenge ACK (RFC 5961), and nobody can reset the flow's state
-         * with a forged SYN. */
+         * Any other SYN is of neither flow, and nobody can reset their state
+         * with a forged one. */
         bool capable = accept_offer(ctx, p);
 
         if (!(f->flags & ACDC_F_DEAD) && acdc_flow_is_irs(f, p->seq)) {
             f->flags |= capable ? ACDC_F_PEER : 0;
             repeat_options(f, p);
+            limit_window(ctx, f, acdc_flow_params(ctx, f), p);
         }
         acdc_unlock(&f->lock);
         return;
@@ -362,6 +413,8 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         f->flags |= ACDC_F_PEER;
     }
     adapt_options(ctx, f, params, p);
+    limit_window(ctx, f, params, p);
+    in->out_window = acdc_pkt_window(p);
     acdc_unlock(&f->lock);
 }
 
@@ -377,7 +430,6 @@ settle(struct acdc_ctx *ctx, struct acdc_flow *f,
         f->flags |= ACDC_F_GUEST_ECN;
     }
     acdc_flow_set_counted(ctx, f, capable);
-    settle_wscale(f);
     if (!(f->flags & ACDC_F_LAW)) {
         settle_mss(f, synack);
         ACDC_COUNT(ctx, FLOWS_CAPABLE, capable);
@@ -389,12 +441,20 @@ settle(struct acdc_ctx *ctx, struct acdc_flow *f,
     acdc_flow_start_law(ctx, f, params);
 }
 
+void
+acdc_flow_establish(const struct acdc_ctx *ctx, struct acdc_flow *f)
+{
+    settle_wscale(f);
+    acdc_flow_set_state(ctx, f, ACDC_FLOW_ESTABLISHED);
+}
+
 /* The SYN-ACK of a guest that listens.  False: not of this connection. */
 bool
 acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
                    struct acdc_flow *f, const struct acdc_params *params)
 {
     struct acdc_flow_in *in = acdc_flow_in(f);
+    uint32_t end = p->seq + 1 + p->payload;
     bool first, offered;
 
     /* A server may take the data of a TCP Fast Open SYN (RFC 7413) or not. */
@@ -402,21 +462,26 @@ acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
         || (p->ack != in->irs + 1 && p->ack != in->irs + 1 + f->rx_total)) {
         return false;
     }
+    if (f->state == ACDC_FLOW_RESET) {
+        acdc_flow_set_state(ctx, f, ACDC_FLOW_SYN_RECEIVED);
+    }
     first = !(f->flags & ACDC_F_LAW) || f->snd_una != p->seq;
+    /* Where the SYNs crossed, this may have had data that is not sent again. */
+    if (!in->n_syns || f->snd_una != p->seq || seq_after(end, f->snd_nxt)) {
+        f->snd_una = p->seq;
+        f->snd_nxt = end;
+        acdc_flow_set_tx_total(f, p->payload);
+    }
     if (in->n_syns < ACDC_SYNS_MAX) {
         in->n_syns++;
     }
-    if (first) {
-        f->snd_una = p->seq;
-        f->snd_nxt = p->seq + 1 + p->payload;
-        acdc_flow_set_tx_total(f, p->payload);
-        note_options(f, p, true);
-    }
+    note_options(f, p, true);
     offered = (f->flags & ACDC_F_PEER) && offer(ctx, f, params, p);
     if (first) {
         settle(ctx, f, params, p, offered);
         /* What the peer's SYN offered, with the guest's own numbers. */
-        f->peer_edge = in->right_edge = p->seq + 1 + in->peer_window;
+        f->peer_edge = p->seq + 1 + in->peer_window;
+        in->right_edge = p->seq + 1 + in->out_window;
         f->flags |= ACDC_F_EDGE;
         f->rx_pending = 0;
     } else if ((f->flags & ACDC_F_CAPABLE) && !offered) {
@@ -434,6 +499,7 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
                     struct acdc_flow *f, const struct acdc_params *params)
 {
     struct acdc_flow_in *in = acdc_flow_in(f);
+    uint32_t end = p->seq + 1 + p->payload;
 
     if (!acdc_pkt_maybe_intact(p)) {
         accept_offer(ctx, p);
@@ -450,9 +516,12 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
         accept_offer(ctx, p);
         return false;
     }
-    in->irs = p->seq;
-    f->rcv_nxt = p->seq + 1 + p->payload;
-    f->rx_total = p->payload;
+    if (in->irs != p->seq || seq_after(end, f->rcv_nxt)) {
+        /* Else the peer's SYN came, with data, before. */
+        in->irs = p->seq;
+        f->rcv_nxt = end;
+        f->rx_total = p->payload;
+    }
     f->rx_pending = 0;
     note_options(f, p, false);
     f->flags &= ~(uint32_t) ACDC_F_PEER;
@@ -460,11 +529,11 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
         f->flags |= ACDC_F_PEER;
     }
     f->snd_una = p->ack;
+    acdc_flow_establish(ctx, f);
     /* The other end answers with the capability if a SYN with it arrived,
      * whatever was sent after that. */
     settle(ctx, f, params, p, (f->flags & ACDC_F_OFFERED)
                               && (f->flags & ACDC_F_PEER));
-    acdc_flow_set_state(ctx, f, ACDC_FLOW_ESTABLISHED);
     in->n_syns = !acdc_flow_equals(ctx, f, p);
     f->peer_edge = p->ack + acdc_pkt_window(p);
     in->peer_window = (uint16_t) (acdc_pkt_window(p) >> f->peer_wscale);

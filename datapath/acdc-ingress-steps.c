@@ -452,7 +452,8 @@ note_alive(const struct steps *s)
     struct acdc_flow *f = s->f;
     uint32_t fins = f->flags & (ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER);
 
-    if (f->state == ACDC_FLOW_CLOSED && !(s->p->tcp_flags & ACDC_TCP_RST)
+    if ((f->state == ACDC_FLOW_CLOSED || f->state == ACDC_FLOW_RESET)
+        && !(s->p->tcp_flags & ACDC_TCP_RST)
         && fins != (ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER)
         && is_plausible(s)) {
         acdc_flow_set_state(s->ctx, f, fins ? ACDC_FLOW_CLOSING
@@ -556,6 +557,21 @@ pass_ack(struct steps *s)
     return true;
 }
 
+/* A SYN-ACK that answers another SYN than the guest's last one.  A guest has one
+ * connection at a time, and resets what comes of another.  One that goes on would
+ * not be followed: with 'police' it does not get it.  True if it was dropped. */
+static bool
+refuse_synack(struct acdc_ctx *ctx, const struct acdc_flow *f,
+              const struct acdc_params *params, struct acdc_pkt *p)
+{
+    if (f->state != ACDC_FLOW_SYN_SENT || !acdc_params_police(params)) {
+        return false;
+    }
+    ACDC_COUNT(ctx, SYNACK_REFUSED, 1);
+    p->verdict = ACDC_DROP;
+    return true;
+}
+
 static void
 pass_synack(struct steps *s)
 {
@@ -564,7 +580,15 @@ pass_synack(struct steps *s)
         enforce(s, acdc_pkt_window(s->p), IS_SYN);
     } else {
         ACDC_COUNT(s->ctx, UNTOUCHED_MIDSTREAM, 1);
+        refuse_synack(s->ctx, s->f, s->params, s->p);
     }
+}
+
+/* Whether 'ack' is of all or some that the guest sent. */
+static inline bool
+acknowledges_new(const struct acdc_flow *f, uint32_t ack)
+{
+    return seq_after(ack, f->snd_una) && !seq_after(ack, f->snd_nxt);
 }
 
 ACDC_NOINLINE void
@@ -586,9 +610,8 @@ acdc_ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
     s.near = is_near(f, p);
     if ((f->flags & ACDC_F_LAW) && acdc_flow_in_handshake(f)
-        && (p->tcp_flags & ACDC_TCP_ACK)
-        && seq_after(p->ack, f->snd_una) && !seq_after(p->ack, f->snd_nxt)) {
-        acdc_flow_set_state(ctx, f, ACDC_FLOW_ESTABLISHED);
+        && (p->tcp_flags & ACDC_TCP_ACK) && acknowledges_new(f, p->ack)) {
+        acdc_flow_establish(ctx, f);
     }
     if (!((f->flags & ACDC_F_OFFERED) && (f->flags & ACDC_F_PEER)
           ? undress(&s) : strip_foreign(&s))) {
@@ -605,4 +628,58 @@ acdc_ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
         }
     }
     acdc_flow_note_end(ctx, f, p);
+}
+
+bool
+acdc_ingress_is_doubtful(const struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    if (p->tcp_flags & ACDC_TCP_SYN) {
+        return acdc_flow_is_live(f);
+    }
+    return (f->flags & ACDC_F_LAW)
+           && (f->state == ACDC_FLOW_RESET
+               || !seq_plausible(p->seq, f->rcv_nxt) || !is_near(f, p));
+}
+
+/* Whether 'p' shows that the peer takes part in the connection that 'f' began:
+ * it answers the guest's SYN, or acknowledges its SYN-ACK. */
+static bool
+confirms(const struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    return (p->tcp_flags & ACDC_TCP_SYN ? f->state == ACDC_FLOW_SYN_SENT
+                                        : (f->flags & ACDC_F_LAW)
+                                          && acdc_flow_in_handshake(f)
+                                          && p->tcp_flags & ACDC_TCP_ACK)
+           && acknowledges_new(f, p->ack);
+}
+
+bool
+acdc_ingress_second(struct acdc_ctx *ctx, struct acdc_flow *first,
+                    struct acdc_pkt *p)
+{
+    struct acdc_flow *f = acdc_flow_find_second(ctx, p, first);
+    bool taken, settled = false;
+
+    if (!f) {
+        return false;
+    }
+    acdc_lock(&f->lock);
+    taken = !(f->flags & ACDC_F_DEAD);
+    if (taken) {
+        const struct acdc_params *params = acdc_flow_params(ctx, f);
+
+        taken = confirms(f, p);
+        if (taken) {
+            acdc_flow_see(ctx, f);
+            acdc_ingress_stepwise(ctx, f, params, p);
+            settled = f->state == ACDC_FLOW_ESTABLISHED;
+        } else if (p->tcp_flags & ACDC_TCP_SYN) {
+            taken = refuse_synack(ctx, f, params, p);
+        }
+    }
+    acdc_unlock(&f->lock);
+    if (settled) {
+        acdc_flow_remove(ctx->acdc, first);
+    }
+    return taken;
 }

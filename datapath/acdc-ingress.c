@@ -169,7 +169,8 @@ ingress_untracked(struct acdc_ctx *ctx, struct acdc_pkt *p)
     acdc_pkt_strip(p, ctx->exid);
 }
 
-static ACDC_ALWAYS_INLINE void
+/* False, with nothing done but counting, if 'p' may be of a second flow. */
+static ACDC_ALWAYS_INLINE bool
 ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 {
     const struct acdc_params *params = acdc_flow_params(ctx, f);
@@ -181,15 +182,37 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     if (!is_usual(f)
         || !(p->payload ? usual_data(ctx, f, in, p)
                         : usual_ack(ctx, f, in, params, p))) {
+        if (acdc_ingress_is_doubtful(f, p)) {
+            return false;
+        }
         acdc_ingress_stepwise(ctx, f, params, p);
         acdc_pkt_finish(p);
     }
+    return true;
+}
+
+/* After that. */
+static ACDC_NOINLINE void
+ingress_doubtful(struct acdc_ctx *ctx, struct acdc_flow *f,
+                 struct acdc_pkt *p)
+{
+    if (!acdc_ingress_second(ctx, f, p)) {
+        acdc_lock(&f->lock);
+        if (f->flags & ACDC_F_DEAD) {
+            ingress_untracked(ctx, p);
+        } else {
+            acdc_ingress_stepwise(ctx, f, acdc_flow_params(ctx, f), p);
+        }
+        acdc_unlock(&f->lock);
+    }
+    acdc_pkt_finish(p);
 }
 
 static inline void
 ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
 {
     struct acdc_flow *f;
+    bool mine;
 
     if (acdc_pkt_is_syn(p)) {
         acdc_syn_ingress(ctx, p);
@@ -202,8 +225,11 @@ ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         acdc_pkt_finish(p);
         return;
     }
-    ingress_locked(ctx, f, p);
+    mine = ingress_locked(ctx, f, p);
     acdc_flow_unlock(ctx, f);
+    if (acdc_unlikely(!mine)) {
+        ingress_doubtful(ctx, f, p);
+    }
 }
 
 /* See acdc_table_run(). */

@@ -179,6 +179,10 @@ note_offer(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
 
 /* acdc-ingress-steps.c; the flow's lock held. */
 
+/* Whether to ask first for a second flow of the same key
+ * (acdc_flow_is_live()). */
+bool acdc_ingress_is_doubtful(const struct acdc_flow *,
+                              const struct acdc_pkt *);
 /* What the usual way is not for. */
 void acdc_ingress_stepwise(struct acdc_ctx *, struct acdc_flow *,
                            const struct acdc_params *, struct acdc_pkt *);
@@ -186,5 +190,10 @@ void acdc_ingress_stepwise(struct acdc_ctx *, struct acdc_flow *,
  * timed.  Returns it, us, or 0. */
 uint32_t acdc_flow_sample_rtt(struct acdc_ctx *, struct acdc_flow *,
                               const struct acdc_params *, uint32_t ack);
+
+/* Gives 'p' to the second flow, if it is of that; then 'first' goes.  True if it
+ * did or dropped it.  No lock held. */
+bool acdc_ingress_second(struct acdc_ctx *, struct acdc_flow *first,
+                         struct acdc_pkt *);
 
 #endif /* acdc-ingress.h */

@@ -106,9 +106,19 @@ struct acdc_flow *acdc_flow_lookup(const struct acdc_ctx *,
  * the connection began so.  And a RST of the guest, which may go to nobody, is of no
  * flow. */
 struct acdc_flow *acdc_flow_find(const struct acdc_ctx *, struct acdc_pkt *);
-/* For a SYN.  NULL, with '*why' set to the counter, if there is no room, no
- * memory or no quota left. */
+/* The other flow of the same key as 'p' and 'first', which acdc_flow_lookup()
+ * finds, or NULL; see acdc_flow_is_live(). */
+struct acdc_flow *acdc_flow_lookup_second(const struct acdc_ctx *,
+                                          const struct acdc_pkt *p,
+                                          const struct acdc_flow *first);
+/* And if there is none one in other VLANs. */
+struct acdc_flow *acdc_flow_find_second(const struct acdc_ctx *,
+                                        const struct acdc_pkt *p,
+                                        const struct acdc_flow *first);
+/* For a SYN; behind 'first' if that is not NULL and not dead.  NULL, with '*why'
+ * set to the counter, if there is no room, no memory or no quota left. */
 struct acdc_flow *acdc_flow_create(struct acdc_ctx *, struct acdc_pkt *,
+                                   struct acdc_flow *first,
                                    enum acdc_counter *why);
 /* Removes all flows, or those of the tenant, or of the port, and returns how many.
  * Outside of RCU read sections, in steps between which other threads get the
@@ -146,6 +156,8 @@ void acdc_ingress(struct acdc_ctx *, struct acdc_pkt *pkts, unsigned int n);
 
 void acdc_syn_egress(struct acdc_ctx *, struct acdc_pkt *);
 void acdc_syn_ingress(struct acdc_ctx *, struct acdc_pkt *);
+/* The peer has confirmed the connection; flow's lock held. */
+void acdc_flow_establish(const struct acdc_ctx *, struct acdc_flow *);
 /* Both for SYN-ACK; flow's lock held. */
 bool acdc_synack_egress(struct acdc_ctx *, struct acdc_pkt *,
                         struct acdc_flow *, const struct acdc_params *);

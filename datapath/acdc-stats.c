@@ -34,6 +34,7 @@ const char *const acdc_flow_state_names[ACDC_N_FLOW_STATES] = {
     [ACDC_FLOW_ESTABLISHED] = "established",
     [ACDC_FLOW_CLOSING] = "closing",
     [ACDC_FLOW_CLOSED] = "closed",
+    [ACDC_FLOW_RESET] = "reset",
 };
 
 /* Round-trip times: a histogram of eight linear steps an octave, so a

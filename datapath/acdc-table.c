@@ -217,7 +217,8 @@ struct others {
 
 static ACDC_ALWAYS_INLINE struct acdc_flow *
 lookup_in(const struct acdc_table *t, const struct acdc_ctx *ctx,
-          const struct acdc_pkt *p, struct others *others)
+          const struct acdc_pkt *p, const struct acdc_flow *but,
+          struct others *others)
 {
     uint32_t hash = acdc_hash(ctx->basis, p->ports,
                               p->ip_version == 6 ? p->addrs & ACDC_ADDRS6
@@ -226,6 +227,9 @@ lookup_in(const struct acdc_table *t, const struct acdc_ctx *ctx,
 
     for (f = acdc_link_load(&t->buckets[hash & t->mask]); f;
          f = acdc_link_load(&f->next)) {
+        if (acdc_unlikely(f == but)) {
+            continue;
+        }
         if (acdc_flow_equals(ctx, f, p)) {
             return f;
         }
@@ -238,7 +242,7 @@ lookup_in(const struct acdc_table *t, const struct acdc_ctx *ctx,
 
 static ACDC_ALWAYS_INLINE struct acdc_flow *
 lookup(const struct acdc_ctx *ctx, const struct acdc_pkt *p,
-       struct others *others)
+       const struct acdc_flow *but, struct others *others)
 {
     const struct acdc_table *t, *old;
     struct acdc_flow *f;
@@ -249,8 +253,8 @@ lookup(const struct acdc_ctx *ctx, const struct acdc_pkt *p,
         old = acdc_ptr_load(&t->old);
         /* First where flows are moved from: one that is not there any more has
          * arrived. */
-        f = acdc_unlikely(old) ? lookup_in(old, ctx, p, others) : NULL;
-        f = f ? f : lookup_in(t, ctx, p, others);
+        f = acdc_unlikely(old) ? lookup_in(old, ctx, p, but, others) : NULL;
+        f = f ? f : lookup_in(t, ctx, p, but, others);
         /* Nor is it in 't' if that has become 'old' meanwhile. */
     } while (!f && acdc_unlikely(t != acdc_ptr_load(&ctx->acdc->table)));
     return f;
@@ -261,14 +265,33 @@ acdc_flow_lookup(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
 {
     struct others others;
 
-    return lookup(ctx, p, &others);
+    return lookup(ctx, p, NULL, &others);
+}
+
+struct acdc_flow *
+acdc_flow_lookup_second(const struct acdc_ctx *ctx, const struct acdc_pkt *p,
+                        const struct acdc_flow *first)
+{
+    struct others others;
+
+    return lookup(ctx, p, first, &others);
+}
+
+struct acdc_flow *
+acdc_flow_find_second(const struct acdc_ctx *ctx, const struct acdc_pkt *p,
+                      const struct acdc_flow *first)
+{
+    struct others others;
+    struct acdc_flow *f = lookup(ctx, p, first, &others);
+
+    return f || !others.n ? f : others.flows[0];
 }
 
 struct acdc_flow *
 acdc_flow_find(const struct acdc_ctx *ctx, struct acdc_pkt *p)
 {
     struct others others;
-    struct acdc_flow *f = lookup(ctx, p, &others);
+    struct acdc_flow *f = lookup(ctx, p, NULL, &others);
 
     if (acdc_likely(f || !others.n)) {
         return f;
@@ -326,7 +349,7 @@ count_state(struct acdc_tenant *t, enum acdc_flow_state state, int delta)
     if (acdc_state_is_half_open(state)) {
         acdc_count_add(&t->n_half_open, delta);
         acdc_count_add(&t->acdc->n_half_open, delta);
-    } else if (state == ACDC_FLOW_CLOSED) {
+    } else if (state == ACDC_FLOW_CLOSED || state == ACDC_FLOW_RESET) {
         acdc_count_add(&t->acdc->n_closed, delta);
     }
 }
@@ -338,13 +361,15 @@ acdc_flow_set_state(const struct acdc_ctx *ctx, struct acdc_flow *f,
     struct acdc_flow_in *in = acdc_flow_in(f);
 
     if (f->state != state) {
+        bool handshake = acdc_flow_in_handshake(f);
+
         count_state(ctx->tenant, (enum acdc_flow_state) f->state, -1);
-        if (acdc_flow_in_handshake(f) && !acdc_state_is_half_open(state)) {
+        f->state = (unsigned int) state & 7;
+        if (handshake && !acdc_flow_in_handshake(f)) {
             /* They share memory with irs. */
             in->silent = in->lost = 0;
             in->n_syns = 0;
         }
-        f->state = (unsigned int) state & 7;
         count_state(ctx->tenant, state, 1);
     }
 }
@@ -456,7 +481,7 @@ evict_rank(const struct acdc_ctx *ctx, struct acdc_flow *f, uint32_t share)
     }
     rank = above && acdc_count_read(&ctx->tenant->n_flows) < share;
     acdc_lock(&f->lock);
-    if (f->state == ACDC_FLOW_CLOSED) {
+    if (f->state == ACDC_FLOW_CLOSED || f->state == ACDC_FLOW_RESET) {
         rank = 4;
     } else if (acdc_flow_in_handshake(f)) {
         rank = 3;
@@ -556,15 +581,14 @@ make_room_beside_locked(struct acdc_ctx *ctx, const struct others *others)
 
 struct acdc_flow *
 acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
-                 enum acdc_counter *why)
+                 struct acdc_flow *first, enum acdc_counter *why)
 {
     struct acdc *a = ctx->acdc;
     struct acdc_tenant *tenant = ctx->tenant;
     bool three = p->kind != ACDC_KIND_4;
     struct acdc_flow *f, *other;
     struct others others;
-    acdc_link *bucket;
-    struct acdc_table *t;
+    acdc_link *link;
 
     if (acdc_count_read(&tenant->n_half_open) >= ctx->policy->max_half_open) {
         *why = ACDC_C_UNTOUCHED_HALF_OPEN;
@@ -595,8 +619,8 @@ acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
     }
 
     acdc_lock(&a->lock);
-    t = a->table;
-    other = lookup(ctx, p, &others);
+    first = first && find_link(a, first) ? first : NULL;
+    other = lookup(ctx, p, first, &others);
     if (other || !make_room_beside_locked(ctx, &others)
         || !acdc_ptr_load(&ctx->port->tenant)
         || !make_room_locked(ctx)) {
@@ -612,9 +636,12 @@ acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
     acdc_count_add(&tenant->n_flows, 1);
     acdc_count_add(&ctx->port->n_flows, 1);
     count_state(tenant, (enum acdc_flow_state) f->state, 1);
-    bucket = &t->buckets[flow_hash(a, f) & t->mask];
-    acdc_link_store(&f->next, acdc_link_load(bucket));
-    acdc_link_store(bucket, f);
+    /* Making room may have taken 'first', too. */
+    link = first && find_link(a, first)
+           ? &first->next : &a->table->buckets[flow_hash(a, f)
+                                               & a->table->mask];
+    acdc_link_store(&f->next, acdc_link_load(link));
+    acdc_link_store(link, f);
     acdc_unlock(&a->lock);
     ACDC_COUNT(ctx, FLOWS_CREATED, 1);
     return f;

@@ -322,7 +322,7 @@ extern const char *const acdc_mode_names[ACDC_N_MODES];
 struct acdc_stats {
     uint32_t n_flows;           /* Now in the table. */
     uint32_t n_half_open;
-    uint32_t n_closed;          /* In their linger. */
+    uint32_t n_closed;          /* In their linger, or reset by the guest. */
     uint32_t max_flows;
     uint32_t bytes_per_flow4, bytes_per_flow6;  /* Memory of one flow. */
     uint64_t table_bytes;       /* Memory of table and flows. */
@@ -366,7 +366,10 @@ enum acdc_flow_state {
     ACDC_FLOW_SYN_RECEIVED,     /* SYN to the guest. */
     ACDC_FLOW_ESTABLISHED,
     ACDC_FLOW_CLOSING,          /* One FIN. */
-    ACDC_FLOW_CLOSED,           /* Both, or RST: in its linger. */
+    ACDC_FLOW_CLOSED,           /* Both, or RST of the peer: in its linger. */
+    ACDC_FLOW_RESET,            /* RST or another beginning of the guest, which
+                                 * the peer has not confirmed: as alive as
+                                 * without. */
     ACDC_N_FLOW_STATES
 };
 extern const char *const acdc_flow_state_names[ACDC_N_FLOW_STATES];

@@ -7,6 +7,7 @@ on as if nothing were.  tests/unit/test-hostile.c has the same by the million.""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ from acdc_testlib.tcp import (
     FIN,
     RES_FACK,
     RST,
+    SYN,
     V4,
     Encap,
     Option,
@@ -111,13 +113,125 @@ def test_window_ignored(arena: Arena, encap: Encap) -> None:
 
 
 def test_window_thrown_off_by_a_syn(arena: Arena, ip: Encap) -> None:
-    """A SYN on a live connection, which the peer only challenges."""
+    """A SYN on a live connection, which the peer only challenges: the window
+    stays."""
     c = Conn(arena.red, ip).open()
     n = Counted(arena.red)
     arena.red.egress(c.guest_syn(seq=c.guest_nxt + 1000000))
     data = [c.from_guest(pattern(0, c.mss), seq=c.guest_nxt + i * c.mss) for i in range(30)]
-    assert arena.red.egress_raw(*data) == []
-    assert n["policed_packets"] == 30
+    out = arena.red.egress_raw(*data)
+    assert 10 <= len(out) <= 12
+    assert n["policed_packets"] == 30 - len(out)
+
+
+def corrupt(c: Conn, data: bytes) -> bytes:
+    """With a wrong checksum: no peer takes it."""
+    urgent = c.encap.header + 19
+    return data[:urgent] + bytes([data[urgent] ^ 1]) + data[urgent + 1 :]
+
+
+def is_controlled(c: Conn) -> None:
+    """The window that the guest is told, and what passes beyond it."""
+    (got,) = c.wire.ingress(c.from_peer())
+    assert got.window <= c.window_field(11 * c.mss)
+    n = Counted(c.wire)
+    data = [c.from_guest(pattern(0, c.mss), seq=c.guest_nxt + i * c.mss) for i in range(30)]
+    assert len(c.wire.egress_raw(*data)) <= 12
+    assert n["policed_packets"] >= 18
+    assert n["untouched_midstream"] == 0
+
+
+@pytest.mark.parametrize("ahead", [200000, 1 << 31])
+def test_stray_synack(arena: Arena, ip: Encap, ahead: int) -> None:
+    """The peer only challenges it (RFC 5961)."""
+    c = Conn(arena.red, ip).open()
+    stray = c.from_guest(flags=SYN | ACK, seq=c.guest_nxt + ahead)
+    assert arena.red.egress_raw(stray) == [stray]
+    is_controlled(c)
+
+
+def test_silence_after_a_false_end(arena: Arena, ip: Encap) -> None:
+    """A RST or FIN that the peer does not get, and then longer silence than an ended
+    connection is remembered for."""
+    ends = {}
+    for flags in (RST, RST | ACK, FIN | ACK):
+        c = Conn(arena.red, ip).open()
+        end = c.from_guest(flags=flags)
+        arena.red.egress(corrupt(c, end), bad_checksum=True)
+        ends[flags] = c
+    # Lost on its way, the peer having closed its half.
+    c = Conn(arena.red, ip).open()
+    arena.red.ingress(c.from_peer(flags=FIN | ACK))
+    c.peer_nxt += 1
+    arena.red.egress(c.from_guest(flags=FIN | ACK))
+    arena.red.egress(c.from_guest(seq=c.guest_nxt + 1))
+    ends[0] = c
+    time.sleep(12)
+    for c in ends.values():
+        is_controlled(c)
+
+
+def test_syn_hidden_behind_another(arena: Arena, ip: Encap) -> None:
+    """The peer answers the one that the switch thinks no more of."""
+    c = Conn(arena.red, ip)
+    arena.red.egress(c.guest_syn())
+    arena.red.egress(corrupt(c, c.guest_syn(seq=c.guest_isn + 99999)), bad_checksum=True)
+    n = Counted(arena.red)
+    assert arena.red.ingress_raw(c.peer_synack()) == []
+    assert n["synack_refused"] == 1
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_scale_hidden_behind_another_syn(arena: Arena, ip: Encap, active: bool) -> None:
+    """Windows told as if there were no scale would be read as 128 times as much."""
+    c = Conn(arena.red, ip, active=active)
+    if not active:
+        arena.red.ingress(c.peer_syn())
+    syn = c.guest_syn if active else c.guest_synack
+    arena.red.egress(syn())
+    arena.red.egress(corrupt(c, syn(options=[])), bad_checksum=True)
+    if active:
+        arena.red.ingress(c.peer_synack())
+    c.established()
+    is_controlled(c)
+
+
+def test_refusal_that_is_none(arena: Arena, ip: Encap) -> None:
+    """A RST that the peer does not get, then the answer."""
+    c = Conn(arena.red, ip, active=False)
+    arena.red.ingress(c.peer_syn())
+    refusal = c.from_guest(flags=RST | ACK, seq=0, ack=c.peer_isn + 1)
+    arena.red.egress(corrupt(c, refusal), bad_checksum=True)
+    arena.red.egress(c.guest_synack())
+    c.established()
+    is_controlled(c)
+
+
+def test_first_flight_of_a_server(arena: Arena, ip: Encap) -> None:
+    """Before the peer's first ACK, as with TCP Fast Open, no more than the law's
+    window."""
+    c = Conn(arena.red, ip, active=False)
+    (got,) = arena.red.ingress(c.peer_syn())
+    assert got.window == 10 * c.mss
+    arena.red.egress(c.guest_synack())
+    c.established()
+    data = [c.from_guest(pattern(0, c.mss), seq=c.guest_nxt + i * c.mss) for i in range(30)]
+    assert 10 <= len(arena.red.egress_raw(*data)) <= 12
+
+
+def test_new_connection_after_a_reboot(arena: Arena, ip: Encap) -> None:
+    """The guest has lost the old one, which its peer resets, and both go on with
+    another: followed like any."""
+    old = Conn(arena.red, ip).open()
+    c = Conn(arena.red, ip, guest_port=old.guest_port, guest_isn=1 << 31, peer_isn=1 << 30)
+    (out,) = arena.red.egress(c.guest_syn())
+    assert out.capability is not None
+    arena.red.ingress(old.from_peer())
+    arena.red.egress(old.from_guest(flags=RST))
+    assert len(c.open().guest_data(3000)) == 3
+    c.peer_ack(marked=1000)
+    assert c.info()["fb_total"] == 3000
+    is_controlled(c)
 
 
 def test_syns_from_many_addresses(arena: Arena) -> None:
