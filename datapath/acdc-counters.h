@@ -22,6 +22,9 @@ ACDC_COUNTER(FLOWS_FALLBACK,    "flows_fallback",    "handshakes whose other end
 ACDC_COUNTER(FLOWS_CLOSED,      "flows_closed",      "connections ended by FIN or RST")
 ACDC_COUNTER(FLOWS_EXPIRED,     "flows_expired",     "connections removed by the sweeper while idle or half open")
 ACDC_COUNTER(FLOWS_EVICTED,     "flows_evicted",     "connections removed because the table was full")
+ACDC_COUNTER(OFFER_NO_ROOM,     "offer_no_room",     "SYNs and SYN-ACKs of the guest that leave no room for the capability")
+ACDC_COUNTER(OFFER_PLAIN,       "offer_plain",       "SYNs and SYN-ACKs sent again without the capability, as something may drop it")
+ACDC_COUNTER(OFFER_SPARED,      "offer_spared",      "SYNs sent without the capability, as the path to their destination drops it")
 ACDC_COUNTER(RESCALED,          "rescaled",          "handshakes whose window scale was made finer")
 
 /* Feedback. */
@@ -54,8 +57,9 @@ ACDC_COUNTER(UPDATES_ABSORBED,  "updates_absorbed",  "window updates that would 
 ACDC_COUNTER(POLICED_PACKETS,   "policed_packets",   "packets dropped beyond the offered window")
 ACDC_COUNTER(POLICED_BYTES,     "policed_bytes",     "payload bytes dropped beyond the offered window")
 ACDC_COUNTER(ACK_OPTIMISTIC,    "ack_optimistic",    "packets of the guest that acknowledge data that did not arrive, dropped when policing")
-ACDC_COUNTER(REFUSED,           "refused",           "packets dropped that could be read differently behind the switch")
+ACDC_COUNTER(ACK_EXCUSED,       "ack_excused",       "of these, packets taken to acknowledge what came in IP fragments or behind malformed options")
 ACDC_COUNTER(SYNACK_REFUSED,    "synack_refused",    "SYN-ACKs that do not answer the guest's last SYN, dropped when policing")
+ACDC_COUNTER(REFUSED,           "refused",           "packets dropped that could be read differently behind the switch")
 
 /* Untouched packets, by reason. */
 ACDC_COUNTER(UNTOUCHED_NOT_TCP, "untouched_not_tcp", "not TCP over IPv4 or IPv6")
@@ -69,4 +73,5 @@ ACDC_COUNTER(UNTOUCHED_MIDSTREAM, "untouched_midstream", "no SYN of the connecti
 ACDC_COUNTER(UNTOUCHED_DISABLED, "untouched_disabled", "tenant disabled")
 ACDC_COUNTER(UNTOUCHED_TABLE_FULL, "untouched_table_full", "SYNs not tracked, flow table full")
 ACDC_COUNTER(UNTOUCHED_HALF_OPEN, "untouched_half_open", "SYNs not tracked, half-open quota used up")
+ACDC_COUNTER(UNTOUCHED_FOREIGN, "untouched_foreign", "SYNs not tracked to addresses that the guest has not used, half of the half-open quota used up")
 ACDC_COUNTER(UNTOUCHED_MEMORY,  "untouched_memory",  "packets not edited or SYNs not tracked, no memory")

@@ -226,14 +226,21 @@ is_optimistic(const struct acdc_flow *f, const struct acdc_pkt *p)
                || f->state == ACDC_FLOW_CLOSING);
 }
 
-/* Whether the guest may have got data that the engine did not see. */
-static bool
-may_have_more(const struct acdc_ctx *ctx)
+/* What the engine could not follow may have been of this connection: as much of it
+ * as came excuses the ACK. */
+static ACDC_NOINLINE bool
+excuse(struct acdc_ctx *ctx, struct acdc_flow *f, const struct acdc_pkt *p)
 {
-    uint32_t unseen_ms = acdc_a32_read(&ctx->port->unseen_ms);
+    uint32_t to = acknowledged_to(p);
 
-    return unseen_ms
-           && elapsed_ms(ctx->now_ms, unseen_ms) < ACDC_UNSEEN_MS;
+    /* A FIN has no bytes. */
+    if (acdc_recall_excuses(ctx, f, to - 1 - f->rcv_nxt)) {
+        f->rcv_nxt = to;
+        ACDC_COUNT(ctx, ACK_EXCUSED, 1);
+        return true;
+    }
+    ACDC_COUNT(ctx, ACK_OPTIMISTIC, 1);
+    return false;
 }
 
 /* Whether data with feedback is no larger than this port's MTU and than a full
@@ -403,6 +410,7 @@ egress_synack(struct acdc_ctx *ctx, struct acdc_flow *first,
 
     ACDC_COUNT(ctx, EGRESS_PACKETS, 1);
     acdc_flow_unlock(ctx, first);
+    acdc_recall_address(ctx, p);
     if (answered) {
         return;
     }
@@ -438,16 +446,10 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         acdc_flow_note_end(ctx, f, p);
         return;
     }
-    if (is_optimistic(f, p)) {
-        if (may_have_more(ctx)) {
-            f->rcv_nxt = acknowledged_to(p);
-        } else {
-            ACDC_COUNT(ctx, ACK_OPTIMISTIC, 1);
-            if (acdc_params_police(params)) {
-                p->verdict = ACDC_DROP;
-                return;
-            }
-        }
+    if (is_optimistic(f, p) && !excuse(ctx, f, p)
+        && acdc_params_police(params)) {
+        p->verdict = ACDC_DROP;
+        return;
     }
     if (!track_data(ctx, f, params, p)) {
         return;
@@ -476,6 +478,9 @@ egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     }
     f = acdc_flow_lock(ctx, p);
     if (!f) {
+        if (p->tcp_flags & ACDC_TCP_SYN) {
+            acdc_recall_address(ctx, p);
+        }
         ACDC_COUNT(ctx, UNTOUCHED_MIDSTREAM, 1);
         return;
     }

@@ -60,9 +60,8 @@ leave(struct acdc_ctx *ctx, struct acdc_pkt *p, enum acdc_dir dir)
         p->verdict = ACDC_DROP;
     } else if (p->reason == ACDC_C_REFUSED && p->verdict == ACDC_PASS) {
         p->reason = ACDC_C_UNTOUCHED_NOT_TCP;
-    }
-    if (dir == ACDC_INGRESS && p->reason != ACDC_C_UNTOUCHED_NOT_TCP) {
-        acdc_a32_set(&ctx->port->unseen_ms, ctx->now_ms | 1);
+    } else if (dir == ACDC_INGRESS) {
+        acdc_recall_unseen(ctx, p);
     }
 }
 
@@ -78,10 +77,10 @@ parse(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n,
         if (acdc_likely(parse_checked(p, exid))) {
             acdc_table_set_key(ctx, p, dir);
         } else {
-            acdc_table_set_no_key(p);
             if (p->reason != ACDC_C_UNTOUCHED_NOT_TCP) {
                 leave(ctx, p, dir);
             }
+            acdc_table_set_no_key(p);
             acdc_count(ctx, p->reason, 1);
         }
     }

@@ -18,6 +18,12 @@ acdc_flow_algorithm(const struct acdc_flow *f, const struct acdc_params *params)
     if ((f->flags & ACDC_F_CAPABLE) || params->mode == ACDC_MODE_OBSERVE) {
         return (enum acdc_algorithm) params->algorithm;
     }
+    /* A guest gains nothing by a SYN into which the capability does not fit, or
+     * that it has sent again. */
+    if ((f->flags & ACDC_F_UNOFFERED) && params->fallback == ACDC_ALG_NONE
+        && params->algorithm != ACDC_ALG_NONE) {
+        return ACDC_ALG_UNOFFERED;
+    }
     return (enum acdc_algorithm) params->fallback;
 }
 

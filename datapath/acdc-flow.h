@@ -22,9 +22,12 @@ enum {
                                      * the table is full. */
     ACDC_RTO_MIN_MS = 10,           /* The least RTO tuned for datacenters. */
     ACDC_DUPTHRESH = 3,             /* RFC 5681. */
-    ACDC_SYN_PLAIN_FROM = 3,        /* From this transmission on a SYN goes
-                                     * without option and ECT: something on
-                                     * the path may not like them. */
+    ACDC_SYN_PLAIN_MS = 1500,       /* So long after the first one a SYN goes
+                                     * without option and ECT: something on the
+                                     * path may not like them.  More than the
+                                     * first retransmission takes (RFC 6298). */
+    ACDC_PATH_UNIT_MS = 1 << 14,    /* What is known of a path is good for so */
+    ACDC_PATH_UNITS = 36,           /* many of these, ten minutes. */
     ACDC_FEEDBACK_RESYNC = 4,       /* Impossible reports in a row after which
                                      * counting starts anew: the network may
                                      * have duplicated packets. */
@@ -46,7 +49,7 @@ enum {
     ACDC_EVICT_SCAN = 256,          /* Flows looked at to make room for one. */
     ACDC_SAME_ENDS = 4,             /* Connections of a port that differ in VLANs
                                      * only: they are in one bucket. */
-    ACDC_SYNS_MAX = 3,          /* Counters that stop there. */
+    ACDC_SYNS_MAX = 2,          /* Counters that stop there. */
     ACDC_DUPACKS_MAX = 7,
     ACDC_PENDING_MAX = 0xffff,
     ACDC_SILENT_MAX = 0xffff,
@@ -62,6 +65,9 @@ enum {
                                      * 24 bits, 16.8 s. */
     ACDC_RTT_MOST_US = 1 << 23,     /* What takes longer says nothing. */
 };
+
+/* Governs a flow with ACDC_F_UNOFFERED whose fallback is none. */
+#define ACDC_ALG_UNOFFERED ACDC_ALG_CUBIC
 
 /* acdc_flow.flags. */
 enum {
@@ -88,6 +94,9 @@ enum {
     ACDC_F_COUNTED = 1 << 17,       /* In the tenant's capable or fallback
                                      * count. */
     ACDC_F_LAW = 1 << 18,           /* 'law' was started. */
+    ACDC_F_UNOFFERED = 1 << 19,     /* A SYN or SYN-ACK went without the capability
+                                     * for a reason that the guest may have
+                                     * made. */
     ACDC_F_MSS_ALIGNED = 1 << 20,   /* The guest was told a smaller MSS. */
     ACDC_F_SHRUNK = 1 << 21,        /* The guest was once told a window that
                                      * ends before what it had sent, see

@@ -111,13 +111,20 @@ align_mss(struct acdc_pkt *p)
     return true;
 }
 
+/* In a handshake. */
+static uint8_t
+expected_algorithm(const struct acdc_flow *f, const struct acdc_params *params)
+{
+    return f->flags & ACDC_F_PEER ? params->algorithm
+                                  : (uint8_t) acdc_flow_algorithm(f, params);
+}
+
 /* Scale and MSS for the guest in the SYN or SYN-ACK of the peer. */
 static void
 adapt_options(struct acdc_ctx *ctx, struct acdc_flow *f,
               const struct acdc_params *params, struct acdc_pkt *p)
 {
-    uint8_t algorithm = f->flags & ACDC_F_PEER ? params->algorithm
-                                               : params->fallback;
+    uint8_t algorithm = expected_algorithm(f, params);
     bool align = params->align_mss && acdc_params_enforce(params)
                  && algorithm != ACDC_ALG_NONE;
 
@@ -152,8 +159,7 @@ static void
 limit_window(struct acdc_ctx *ctx, struct acdc_flow *f,
              const struct acdc_params *params, struct acdc_pkt *p)
 {
-    uint8_t algorithm = f->flags & ACDC_F_PEER ? params->algorithm
-                                               : params->fallback;
+    uint8_t algorithm = expected_algorithm(f, params);
     struct acdc_facts facts;
     struct acdc_law law;
 
@@ -168,19 +174,49 @@ limit_window(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
 }
 
+/* Why a SYN or SYN-ACK of a guest must go without the capability, or
+ * ACDC_N_COUNTERS. */
+static enum acdc_counter
+why_no_offer(const struct acdc_ctx *ctx, const struct acdc_flow *f,
+             const struct acdc_pkt *p)
+{
+    uint32_t mtu = acdc_a32_read(&ctx->port->mtu);
+
+    if (acdc_pkt_room(p) < ACDC_OPT_CAP_LEN
+        || acdc_pkt_mtu_len(p) + ACDC_OPT_CAP_LEN > mtu) {
+        return ACDC_C_OFFER_NO_ROOM;
+    }
+    /* By time: copies cost a guest nothing. */
+    if (acdc_flow_in(f)->n_syns > 1
+        && acdc_flow_inactive_ms(f, ctx->now_ms) >= ACDC_SYN_PLAIN_MS) {
+        return ACDC_C_OFFER_PLAIN;
+    }
+    if (acdc_pkt_is_syn(p) && acdc_recall_drops(ctx, p)) {
+        return ACDC_C_OFFER_SPARED;
+    }
+    return ACDC_N_COUNTERS;
+}
+
 /* Adds the capability and the ECT mark to a SYN or SYN-ACK of the guest.  True
  * if it did. */
 static bool
 offer(struct acdc_ctx *ctx, struct acdc_flow *f,
       const struct acdc_params *params, struct acdc_pkt *p)
 {
-    uint32_t mtu = acdc_a32_read(&ctx->port->mtu);
     uint8_t ecn = acdc_pkt_ecn(p);
+    enum acdc_counter why;
 
+    /* A connection that is left alone has no use for it.  The answer to a SYN
+     * with it tells the other end about the other direction. */
     if (!acdc_params_enforce(params)
-        || acdc_flow_in(f)->n_syns >= ACDC_SYN_PLAIN_FROM
-        || acdc_pkt_room(p) < ACDC_OPT_CAP_LEN
-        || acdc_pkt_mtu_len(p) + ACDC_OPT_CAP_LEN > mtu) {
+        || (params->algorithm == ACDC_ALG_NONE
+            && params->fallback == ACDC_ALG_NONE && acdc_pkt_is_syn(p))) {
+        return false;
+    }
+    why = why_no_offer(ctx, f, p);
+    if (why != ACDC_N_COUNTERS) {
+        f->flags |= ACDC_F_UNOFFERED;
+        acdc_count(ctx, why, 1);
         return false;
     }
     if (!acdc_pkt_make_writable(p)
@@ -293,6 +329,13 @@ lock_flow_of_syn(struct acdc_ctx *ctx, struct acdc_pkt *p)
         f = acdc_flow_lookup_second(ctx, p, first);
     }
     if (!f) {
+        if (ctx->dir == ACDC_INGRESS && !acdc_recall_is_guest(ctx, p)
+            && acdc_count_read(&ctx->tenant->n_half_open)
+               >= ctx->policy->max_half_open / 2) {
+            /* A copy, as of a switch that floods: nobody will answer here. */
+            ACDC_COUNT(ctx, UNTOUCHED_FOREIGN, 1);
+            return NULL;
+        }
         f = acdc_flow_create(ctx, p, first, &why);
         if (!f) {
             acdc_count(ctx, why, 1);
@@ -314,6 +357,7 @@ acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     struct acdc_flow_in *in;
     uint32_t total;
 
+    acdc_recall_address(ctx, p);
     if (!f) {
         return;
     }
@@ -466,6 +510,9 @@ acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
         acdc_flow_set_state(ctx, f, ACDC_FLOW_SYN_RECEIVED);
     }
     first = !(f->flags & ACDC_F_LAW) || f->snd_una != p->seq;
+    if (first) {
+        f->active = (uint16_t) ctx->now_ms;
+    }
     /* Where the SYNs crossed, this may have had data that is not sent again. */
     if (!in->n_syns || f->snd_una != p->seq || seq_after(end, f->snd_nxt)) {
         f->snd_una = p->seq;
@@ -491,6 +538,22 @@ acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
         acdc_flow_start_law(ctx, f, params);
     }
     return true;
+}
+
+/* What a SYN-ACK says of the path: it answers the capability, or it answers nothing
+ * before a SYN without. */
+static void
+note_path(const struct acdc_ctx *ctx, const struct acdc_flow *f,
+          const struct acdc_pkt *p)
+{
+    if (!(f->flags & ACDC_F_OFFERED)) {
+        return;
+    }
+    if (f->flags & ACDC_F_PEER) {
+        acdc_recall_path(ctx, p, true);
+    } else if (f->flags & ACDC_F_UNOFFERED) {
+        acdc_recall_path(ctx, p, false);
+    }
 }
 
 /* The SYN-ACK to a guest that connects.  False: not of this connection. */
@@ -529,6 +592,7 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
         f->flags |= ACDC_F_PEER;
     }
     f->snd_una = p->ack;
+    note_path(ctx, f, p);
     acdc_flow_establish(ctx, f);
     /* The other end answers with the capability if a SYN with it arrived,
      * whatever was sent after that. */

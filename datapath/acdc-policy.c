@@ -386,6 +386,7 @@ acdc_port_bind(struct acdc *a, uint32_t port_no, const char *port_name,
     port->acdc = a;
     port->owner = port->tenant = t;
     port->port_no = port_no;
+    acdc_lock_init(&port->recall_lock);
     acdc_a32_set(&port->mtu, mtu);
     memcpy(port->name, port_name,
            len < ACDC_NAME_LEN ? len : ACDC_NAME_LEN - 1);

@@ -39,6 +39,15 @@ struct acdc_tenant {
     char name[ACDC_NAME_LEN];
 };
 
+/* Of two addresses: TCP on its way to the guest that the engine cannot follow. */
+struct acdc_unseen {
+    uint64_t addrs;             /* As in struct acdc_flow, without VLANs. */
+    uint32_t ms;                /* The last. */
+    uint32_t bytes;             /* Up to ACDC_PLAUSIBLE. */
+};
+
+enum { ACDC_PATHS = 256, ACDC_ADDRESSES = 64, ACDC_UNSEEN = 16 };
+
 struct acdc_port {
     struct acdc_rcu rcu;
     struct acdc_port *next;     /* As in acdc_tenant. */
@@ -47,12 +56,15 @@ struct acdc_port {
     struct acdc_tenant *tenant; /* The same, NULL once unbound; RCU, written
                                  * under acdc.lock. */
     acdc_a32 mtu;
-    acdc_a32 unseen_ms;         /* When the guest last got TCP that the engine
-                                 * cannot follow, a fragment; 0: never. */
     uint32_t port_no;
     uint16_t idx;               /* In acdc_port_dir. */
     acdc_count_t n_flows;
     char name[ACDC_NAME_LEN];
+    /* See acdc-recall.c. */
+    acdc_a32 paths[ACDC_PATHS];
+    acdc_a32 addresses[ACDC_ADDRESSES];
+    acdc_lock_t recall_lock;    /* 'unseen'. */
+    struct acdc_unseen unseen[ACDC_UNSEEN];
 };
 
 /* Ports by acdc_port.idx, so that a flow need not have a pointer.  A port stays

@@ -141,6 +141,23 @@ struct acdc_end {
 void acdc_flow_ends(const struct acdc_flow *, struct acdc_end *local,
                     struct acdc_end *remote);
 
+/* acdc-recall.c ------------------------------------------------------------ */
+
+/* Whether the path to the peer of 'p' dropped the capability, not long ago. */
+bool acdc_recall_drops(const struct acdc_ctx *, const struct acdc_pkt *p);
+/* Whether it passes or drops it, from a SYN-ACK. */
+void acdc_recall_path(const struct acdc_ctx *, const struct acdc_pkt *p,
+                      bool passes);
+/* The guest has sent SYN or SYN-ACK 'p' from an address. */
+void acdc_recall_address(const struct acdc_ctx *, const struct acdc_pkt *p);
+/* Whether it has from the one that a SYN is for. */
+bool acdc_recall_is_guest(const struct acdc_ctx *, const struct acdc_pkt *p);
+/* 'p' to the guest was not parsed. */
+void acdc_recall_unseen(const struct acdc_ctx *, const struct acdc_pkt *p);
+/* Whether so much may have come of the connection, which is used up then. */
+bool acdc_recall_excuses(const struct acdc_ctx *, const struct acdc_flow *,
+                         uint32_t bytes);
+
 /* acdc-stats.c ------------------------------------------------------------- */
 
 /* For the tenant's percentiles, once acdc_rtt_flush() was called. */

@@ -5,10 +5,14 @@ windows of SYNs and the window scale."""
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from acdc_testlib.tcp import ACK, CE, ECT0, NOT_ECT, SYN, V4, VERSION, Encap, capability
+from acdc_testlib.tcp import ACK, CE, ECT0, NOT_ECT, SYN, V4, V6, VERSION, Encap, capability
 from acdc_testlib.wire import Conn, Counted, Wire, pattern, same
+
+PLAIN = 1.6  # Seconds: ACDC_SYN_PLAIN_MS and a little.
 
 
 def test_syn_shows_the_capability(wire: Wire, encap: Encap) -> None:
@@ -93,27 +97,89 @@ def test_handshake_is_counted(wire: Wire, ip: Encap) -> None:
 
 
 def test_syn_sent_again(wire: Wire, ip: Encap) -> None:
-    """From the third time on without capability and ECT: something on the way
-    may drop SYNs because of them."""
+    """After a while without capability and ECT: something on the way may drop
+    SYNs because of them.  Copies alone do not count."""
     c = Conn(wire, ip)
     syn = c.guest_syn()
-    for _ in range(2):
+    for _ in range(5):
         (out,) = wire.egress(syn)
         assert out.capability is not None
         assert out.ecn == ECT0
+    time.sleep(PLAIN)
+    n = Counted(wire)
     for _ in range(2):
         assert wire.egress_raw(syn) == [syn]
+    assert n["offer_plain"] == 2
+
+
+def through_a_firewall(wire: Wire, ip: Encap) -> Conn:
+    """Only the SYN without capability arrives."""
+    c = Conn(wire, ip, capable=False)
+    wire.egress(c.guest_syn())
+    time.sleep(PLAIN)
+    wire.egress(c.guest_syn())
+    (got,) = wire.ingress(c.peer_synack())
+    assert not got.has_acdc
+    c.established()
+    return c
 
 
 def test_syn_sent_again_without_ect_may_still_fall_back(wire: Wire, ip: Encap) -> None:
-    c = Conn(wire, ip, capable=False)
-    for _ in range(3):
-        wire.egress(c.guest_syn())
-    synack = c.peer_synack()
-    assert wire.ingress_raw(synack) == [synack]
-    c.established()
+    """A guest can have its own SYNs lost, so no fallback is CUBIC's."""
+    c = through_a_firewall(wire, ip)
     ack = c.from_guest()
     assert wire.egress_raw(ack) == [ack]
+    assert c.info()["alg"] == "cubic"
+    assert c.peer_ack()[0].window == c.window_field(10 * c.mss)
+
+
+def test_path_that_drops_the_capability(wire: Wire) -> None:
+    """Only the first connection to an address pays.  The port forgets it when it is
+    bound anew."""
+    wire.bind(None)
+    wire.reset()
+    through_a_firewall(wire, V4)
+    n = Counted(wire)
+    for _ in range(3):
+        c = Conn(wire, V4, capable=False)
+        syn = c.guest_syn()
+        assert wire.egress_raw(syn) == [syn]
+        wire.ingress(c.peer_synack())
+        assert c.info()["alg"] == "cubic"
+    assert n["offer_spared"] == 3
+    (out,) = wire.egress(Conn(wire, V6).guest_syn())
+    assert out.capability is not None
+    # The peer itself shows that it passes.
+    wire.bind(None)
+    wire.reset()
+    (out,) = wire.egress(Conn(wire, V4).guest_syn())
+    assert out.capability is not None
+
+
+def test_loss_on_a_path_that_passes_the_capability(wire: Wire) -> None:
+    """Nothing is taken for a firewall that was none."""
+    wire.bind(None)
+    wire.reset()
+    Conn(wire, V4).open()
+    through_a_firewall(wire, V4)
+    (out,) = wire.egress(Conn(wire, V4).guest_syn())
+    assert out.capability is not None
+
+
+def test_connection_that_is_left_alone(wire: Wire, ip: Encap) -> None:
+    """As the operator guide says: its SYN carries nothing of ours."""
+    remote = '"remote=fd00:2::/32"' if ip.v6 else '"remote=10.2.0.0/16"'
+    wire.changed = True
+    wire.ovs.vsctl(
+        *("--", "--id=@r", "create", "ACDC_Rule", f"match={remote}", "algorithm=none"),
+        *("fallback=none", "--", "set", "ACDC", wire.tenant, "rules=@r"),
+    )
+    c = Conn(wire, ip, capable=False)
+    for _ in range(2):
+        syn = c.guest_syn()
+        assert wire.egress_raw(syn) == [syn]
+    synack = c.peer_synack()
+    assert wire.ingress_raw(synack) == [synack]
 
 
 def test_synack_sent_again_is_the_same(wire: Wire, ip: Encap) -> None:
@@ -124,13 +190,16 @@ def test_synack_sent_again_is_the_same(wire: Wire, ip: Encap) -> None:
 
 
 def test_synack_sent_a_third_time(wire: Wire, ip: Encap) -> None:
-    """As the SYN: something on the way may not like it."""
+    """As the SYN: something on the way may not like it.  The time begins with the
+    first one, when the guest will."""
     c = Conn(wire, ip, active=False)
     wire.ingress(c.peer_syn())
+    time.sleep(PLAIN)
     synack = c.guest_synack()
     for _ in range(2):
         (out,) = wire.egress(synack)
         assert out.capability is not None
+    time.sleep(PLAIN)
     assert wire.egress_raw(synack) == [synack]
 
 
@@ -139,9 +208,11 @@ def test_syn_with_full_option_space(wire: Wire, ip: Encap) -> None:
     c = Conn(wire, ip)
     options = [*c.syn_options(7), (254, bytes(18)), ("NOP", None), ("NOP", None)]
     syn = c.guest_syn(options=options)
+    n = Counted(wire)
     (out,) = wire.egress(syn)
     same(out, syn)
     assert len(out.options) == 4
+    assert n["offer_no_room"] == 1
 
 
 def test_syn_with_payload(wire: Wire, ip: Encap) -> None:
@@ -191,11 +262,12 @@ def test_initial_window(wire: Wire, encap: Encap, segments: int) -> None:
 
 @pytest.mark.parametrize("segments", [2, 10])
 def test_initial_window_of_a_server(wire: Wire, ip: Encap, segments: int) -> None:
-    """A SYN is no ACK; the ACK after it offers the initial window."""
+    """The SYN offers it, for a server that does not wait (TCP Fast Open), and the
+    ACK after it."""
     wire.set(initial_window=segments)
     c = Conn(wire, ip, active=False)
     (got,) = wire.ingress(c.peer_syn())
-    assert got.window == c.WINDOW
+    assert got.window == segments * c.mss
     wire.egress(c.guest_synack())
     c.established()
     (got,) = wire.ingress(c.from_peer(fb=(0, 0)))

@@ -13,13 +13,16 @@ from dataclasses import dataclass
 
 import pytest
 from scapy.layers.inet import IP, TCP
+from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment
 from scapy.layers.l2 import Ether
+from scapy.packet import Raw
 
 from acdc_testlib.ovs import Ovs
 from acdc_testlib.tcp import (
     ACK,
     CE,
     FIN,
+    PEER_IP,
     RES_FACK,
     RST,
     SYN,
@@ -234,6 +237,54 @@ def test_new_connection_after_a_reboot(arena: Arena, ip: Encap) -> None:
     is_controlled(c)
 
 
+@pytest.mark.parametrize("active", [True, False])
+def test_no_room_for_the_capability(arena: Arena, ip: Encap, active: bool) -> None:
+    """The guest gains nothing: no fallback is CUBIC's."""
+    c = Conn(arena.red, ip, active=active)
+    if not active:
+        arena.red.ingress(c.peer_syn())
+    syn = c.guest_syn if active else c.guest_synack
+    n = Counted(arena.red)
+    full = [*c.syn_options(7), (254, bytes(18)), ("NOP", None), ("NOP", None)]
+    (out,) = arena.red.egress(syn(options=full))
+    assert out.capability is None
+    assert n["offer_no_room"] == 1
+    if active:
+        c.capable = False
+        arena.red.ingress(c.peer_synack())
+    c.established()
+    assert c.info()["alg"] == "cubic"
+    is_controlled(c)
+
+
+def test_copies_of_a_syn(arena: Arena, ip: Encap) -> None:
+    """However many that the peer does not get: the one that it gets offers."""
+    c = Conn(arena.red, ip)
+    for _ in range(4):
+        arena.red.egress(corrupt(c, c.guest_syn()), bad_checksum=True)
+    assert c.open().info()["capable"]
+    is_controlled(c)
+
+
+def test_foreign_syns(arena: Arena) -> None:
+    """Copies of what is for others, as from a mirror or a switch that floods: half of
+    the quota stays for the guest's own connections."""
+    Conn(arena.red, V4, active=False).open()
+    syn = Ether(Conn(arena.red, V4).peer_syn())
+    del syn[IP].chksum, syn[TCP].chksum
+    n = Counted(arena.red)
+    for i in range(20):
+        frames = []
+        for j in range(20):
+            syn[IP].dst = f"10.9.{i}.{j}"
+            frames.append(bytes(syn))
+        arena.red.ingress_raw(*frames)
+        assert Conn(arena.red, V4).open().tracked
+        assert Conn(arena.red, V4, active=False).open().tracked
+    assert n["untouched_half_open"] == 0
+    assert n["untouched_foreign"] >= 400 - LIMIT // 4
+
+
 def test_syns_from_many_addresses(arena: Arena) -> None:
     """Half-open connections have a quota; beyond it SYNs pass untouched."""
     n = Counted(arena.red)
@@ -346,6 +397,37 @@ def test_optimistic_acks(arena: Arena, ip: Encap) -> None:
     for ahead in (1000, 100000, 1 << 30):
         assert c.guest_ack(ack=c.peer_nxt + ahead) == []
     assert n["ack_optimistic"] == 3
+
+
+def fragment(c: Conn, payload: bytes, proto: int = 6, src: str = PEER_IP) -> bytes:
+    packet = Ether(c.from_peer(payload))
+    if c.encap.v6:
+        upper = bytes(packet[TCP])
+        del packet[IPv6].plen
+        packet[IPv6].remove_payload()
+        packet[IPv6].nh = 44
+        return bytes(packet / IPv6ExtHdrFragment(nh=proto, offset=100, m=0) / Raw(upper))
+    packet[IP].src, packet[IP].proto, packet[IP].flags, packet[IP].frag = src, proto, 0, 100
+    del packet[IP].chksum
+    return bytes(packet)
+
+
+def test_foreign_fragments(arena: Arena, ip: Encap) -> None:
+    """They excuse no optimistic ACK: not of another protocol or address, and no more
+    than came."""
+    c = Conn(arena.red, ip).open()
+    c.peer_data(5000)
+    assert len(c.guest_ack()) == 1
+    n = Counted(arena.red)
+    arena.red.ingress_raw(fragment(c, bytes(1000), proto=17))
+    if not ip.v6:
+        arena.red.ingress_raw(fragment(c, bytes(1000), src="10.9.9.9"))
+    assert c.guest_ack(ack=c.peer_nxt + 1000) == []
+    arena.red.ingress_raw(fragment(c, bytes(1000)))
+    assert c.guest_ack(ack=c.peer_nxt + 2000) == []
+    assert len(c.guest_ack(ack=c.peer_nxt + 1000)) == 1
+    assert c.guest_ack(ack=c.peer_nxt + 2000) == []
+    assert (n["ack_excused"], n["ack_optimistic"]) == (1, 3)
 
 
 def test_acks_of_nothing(arena: Arena) -> None:
