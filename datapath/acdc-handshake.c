@@ -197,6 +197,17 @@ why_no_offer(const struct acdc_ctx *ctx, const struct acdc_flow *f,
     return ACDC_N_COUNTERS;
 }
 
+/* Whether a rule says that the connection is no business of ours.  A tenant whose own
+ * algorithm is none still tells other tenants what arrives. */
+static bool
+is_left_alone(const struct acdc_ctx *ctx, const struct acdc_flow *f,
+              const struct acdc_params *params)
+{
+    return f->rule < ctx->policy->n_rules
+           && params->algorithm == ACDC_ALG_NONE
+           && params->fallback == ACDC_ALG_NONE;
+}
+
 /* Adds the capability and the ECT mark to a SYN or SYN-ACK of the guest.  True
  * if it did. */
 static bool
@@ -206,11 +217,9 @@ offer(struct acdc_ctx *ctx, struct acdc_flow *f,
     uint8_t ecn = acdc_pkt_ecn(p);
     enum acdc_counter why;
 
-    /* A connection that is left alone has no use for it.  The answer to a SYN
-     * with it tells the other end about the other direction. */
+    /* The answer to a SYN that has it is for the other direction. */
     if (!acdc_params_enforce(params)
-        || (params->algorithm == ACDC_ALG_NONE
-            && params->fallback == ACDC_ALG_NONE && acdc_pkt_is_syn(p))) {
+        || (acdc_pkt_is_syn(p) && is_left_alone(ctx, f, params))) {
         return false;
     }
     why = why_no_offer(ctx, f, p);
