@@ -313,8 +313,7 @@ is_syn_again(const struct acdc_ctx *ctx, const struct acdc_flow *f,
     if (ctx->dir == ACDC_INGRESS) {
         return acdc_flow_is_irs(f, p->seq);
     }
-    return f->state != ACDC_FLOW_CLOSING && f->state != ACDC_FLOW_RESET
-           && acdc_flow_is_iss(f, p->seq);
+    return acdc_flow_in_handshake(f) && acdc_flow_is_iss(f, p->seq);
 }
 
 /* The flow that a SYN is of or begins, locked, or NULL.  May be dead. */
@@ -331,7 +330,9 @@ lock_flow_of_syn(struct acdc_ctx *ctx, struct acdc_pkt *p)
             || is_syn_again(ctx, first, p)) {
             return first;
         }
-        if (ctx->dir == ACDC_EGRESS) {
+        /* With the number that the connection began with it may have been sent
+         * before the guest got the SYN-ACK, or begin another one. */
+        if (ctx->dir == ACDC_EGRESS && !acdc_flow_is_iss(first, p->seq)) {
             acdc_flow_set_state(ctx, first, ACDC_FLOW_RESET);
         }
         acdc_unlock(&first->lock);
@@ -371,23 +372,30 @@ acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         return;
     }
     in = acdc_flow_in(f);
-    if ((f->flags & ACDC_F_DEAD)
-        || (acdc_flow_is_live(f) && f->state != ACDC_FLOW_SYN_SENT
-            && is_syn_again(ctx, f, p))) {
-        /* The latter was sent again before the guest got the SYN-ACK that the
-         * engine has seen, and is of the same connection. */
+    if (f->flags & ACDC_F_DEAD) {
+        acdc_unlock(&f->lock);
+        return;
+    }
+    if (acdc_flow_is_live(f)
+        && (f->state != ACDC_FLOW_SYN_SENT || f->snd_una != p->seq)) {
+        /* Sent again, or while the guest's SYN-ACK waits for the peer's ACK. */
+        note_options(f, p, true);
         acdc_unlock(&f->lock);
         return;
     }
     /* A SYN of the peer that the guest has not answered is a simultaneous
-     * open (RFC 9293 section 3.5): the SYN-ACKs that follow settle it. */
-    if ((f->state != ACDC_FLOW_SYN_RECEIVED || (f->flags & ACDC_F_LAW))
-        && (f->state != ACDC_FLOW_SYN_SENT
-            || (in->n_syns && f->snd_una != p->seq))) {
+     * open (RFC 9293 section 3.5): the SYN-ACKs that follow settle it, whatever
+     * else the guest sends meanwhile. */
+    if (acdc_flow_in_handshake(f) && f->rcv_nxt) {
+        if (f->state == ACDC_FLOW_RESET) {
+            acdc_flow_set_state(ctx, f, ACDC_FLOW_SYN_RECEIVED);
+        }
+    } else if (f->state != ACDC_FLOW_SYN_SENT
+               || (in->n_syns && f->snd_una != p->seq)) {
         restart(ctx, f);
     }
     acdc_flow_see(ctx, f);
-    total = acdc_flow_tx_total(f);
+    total = f->snd_una == p->seq ? acdc_flow_tx_total(f) : 0;
     /* Data of TCP Fast Open is not sent again with the SYN, but the SYN-ACK may
      * acknowledge it. */
     if (!in->n_syns || f->snd_una != p->seq || seq_after(end, f->snd_nxt)) {
@@ -440,6 +448,7 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         bool capable = accept_offer(ctx, p);
 
         if (!(f->flags & ACDC_F_DEAD) && acdc_flow_is_irs(f, p->seq)) {
+            acdc_flow_see(ctx, f);
             f->flags |= capable ? ACDC_F_PEER : 0;
             repeat_options(f, p);
             limit_window(ctx, f, acdc_flow_params(ctx, f), p);
@@ -577,8 +586,8 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
         accept_offer(ctx, p);
         return false;
     }
-    if (f->state == ACDC_FLOW_ESTABLISHED && acdc_flow_is_irs(f, p->seq)) {
-        /* Sent again: the guest's ACK was lost. */
+    if (acdc_flow_is_synack_again(f, p)) {
+        /* The guest's ACK was lost. */
         accept_offer(ctx, p);
         repeat_options(f, p);
         return true;

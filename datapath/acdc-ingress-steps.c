@@ -564,7 +564,7 @@ static bool
 refuse_synack(struct acdc_ctx *ctx, const struct acdc_flow *f,
               const struct acdc_params *params, struct acdc_pkt *p)
 {
-    if (f->state != ACDC_FLOW_SYN_SENT || !acdc_params_police(params)) {
+    if (!acdc_flow_in_handshake(f) || !acdc_params_police(params)) {
         return false;
     }
     ACDC_COUNT(ctx, SYNACK_REFUSED, 1);
@@ -634,7 +634,7 @@ bool
 acdc_ingress_is_doubtful(const struct acdc_flow *f, const struct acdc_pkt *p)
 {
     if (p->tcp_flags & ACDC_TCP_SYN) {
-        return acdc_flow_is_live(f);
+        return acdc_flow_is_live(f) && !acdc_flow_is_synack_again(f, p);
     }
     return (f->flags & ACDC_F_LAW)
            && (f->state == ACDC_FLOW_RESET
@@ -646,10 +646,8 @@ acdc_ingress_is_doubtful(const struct acdc_flow *f, const struct acdc_pkt *p)
 static bool
 confirms(const struct acdc_flow *f, const struct acdc_pkt *p)
 {
-    return (p->tcp_flags & ACDC_TCP_SYN ? f->state == ACDC_FLOW_SYN_SENT
-                                        : (f->flags & ACDC_F_LAW)
-                                          && acdc_flow_in_handshake(f)
-                                          && p->tcp_flags & ACDC_TCP_ACK)
+    return acdc_flow_in_handshake(f) && (p->tcp_flags & ACDC_TCP_ACK)
+           && ((p->tcp_flags & ACDC_TCP_SYN) || (f->flags & ACDC_F_LAW))
            && acknowledges_new(f, p->ack);
 }
 
@@ -670,11 +668,13 @@ acdc_ingress_second(struct acdc_ctx *ctx, struct acdc_flow *first,
 
         taken = confirms(f, p);
         if (taken) {
-            acdc_flow_see(ctx, f);
             acdc_ingress_stepwise(ctx, f, params, p);
             settled = f->state == ACDC_FLOW_ESTABLISHED;
         } else if (p->tcp_flags & ACDC_TCP_SYN) {
             taken = refuse_synack(ctx, f, params, p);
+        }
+        if (taken) {
+            acdc_flow_see(ctx, f);
         }
     }
     acdc_unlock(&f->lock);

@@ -173,13 +173,16 @@ red_open(struct sim *s, uint32_t i)
     struct tcp_spec syn = red_spec(0x0b000000 + i, 1000, ACDC_TCP_SYN);
     struct tcp_spec synack = red_spec(0, 0, ACDC_TCP_SYN | ACDC_TCP_ACK);
     struct tcp_spec ack = red_spec(0x0b000000 + i, 1000, ACDC_TCP_ACK);
+    static uint32_t isn;        /* Of the other end, each another (RFC 6528). */
 
+    isn += 0x12345678;
+    synack.seq = isn;
     memcpy(synack.dst, syn.src, 4);
     memcpy(synack.src, syn.dst, 4);
     synack.sport = syn.dport;
     synack.dport = syn.sport;
     synack.ack = ack.seq = syn.seq + 1;
-    ack.ack = 1;
+    ack.ack = isn + 1;
     red_packet(s, true, &syn);
     red_packet(s, false, &synack);
     red_packet(s, true, &ack);
