@@ -32,3 +32,13 @@ html_theme_options = {
 html_sidebars = {"**": ["about.html", "navigation.html", "searchbox.html"]}
 html_static_path = ["_static"]
 html_copy_source = False
+
+
+def _manual_page(path: Path) -> tuple[str, str, str, list[str], int]:
+    """Of man/PROGRAM.8.rst, whose title is "PROGRAM: what it is"."""
+    title = next(line for line in path.read_text().splitlines() if re.match("[a-z-]+: ", line))
+    name, about = title.split(": ", 1)
+    return f"man/{path.stem}", name, about, [], int(path.stem[-1])
+
+
+man_pages = [_manual_page(path) for path in sorted(HERE.glob("man/*.rst"))]

@@ -498,10 +498,14 @@ def test_the_distribution_is_complete_and_makes_itself(
 
 
 def test_install(tmp_path: Path) -> None:
-    """The project's own build installs ovs-vswitchd and its schema."""
+    """The project's own build installs ovs-vswitchd, its schema, and manual pages."""
     build = Path(os.environ.get("ACDC_ENV", ROOT / "build/env")).parents[1]
     succeed("make", "install", f"DESTDIR={tmp_path}", cwd=build)
     (daemon,) = tmp_path.rglob("sbin/ovs-vswitchd")
     assert "ovs-vswitchd (Open vSwitch)" in succeed(daemon, "--version", cwd=tmp_path)
     (schema,) = tmp_path.rglob("vswitch.ovsschema")
     assert '"Open_vSwitch"' in schema.read_text()
+    (manual,) = tmp_path.rglob("ovs-vswitchd.8")
+    assert "acdc/dump\\-flows" in manual.read_text()
+    pages = {path.stem for path in ROOT.glob("docs/man/*.rst")}
+    assert pages <= {path.name for path in manual.parent.iterdir()}
