@@ -498,7 +498,7 @@ def test_the_distribution_is_complete_and_makes_itself(
 
 
 def test_install(tmp_path: Path) -> None:
-    """The project's own build installs ovs-vswitchd, its schema, and manual pages."""
+    """The project's own build installs ovs-vswitchd, its schema, manual pages, acdc-tune."""
     build = Path(os.environ.get("ACDC_ENV", ROOT / "build/env")).parents[1]
     succeed("make", "install", f"DESTDIR={tmp_path}", cwd=build)
     (daemon,) = tmp_path.rglob("sbin/ovs-vswitchd")
@@ -509,3 +509,9 @@ def test_install(tmp_path: Path) -> None:
     assert "acdc/dump\\-flows" in manual.read_text()
     pages = {path.stem for path in ROOT.glob("docs/man/*.rst")}
     assert pages <= {path.name for path in manual.parent.iterdir()}
+    # It looks for its packages where they will be, DESTDIR apart.
+    (tune,) = tmp_path.rglob("bin/acdc-tune")
+    (packages,) = (path.parent for path in tmp_path.rglob("acdc_tune"))
+    assert f'PACKAGES = "/{packages.relative_to(tmp_path)}"' in tune.read_text()
+    done = run(tune, ROOT / "docs/examples/fabric.yaml", cwd=tmp_path, PYTHONPATH=str(packages))
+    assert done.stdout.startswith("minRTO: ")
