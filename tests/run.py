@@ -435,7 +435,9 @@ def main() -> int:
             times["packages"] = time.monotonic() - started
         else:
             print("--- build", flush=True)
-            ready = build(runner, any(tier.name in ("packet", "bench") for tier in chosen))
+            ready = build(
+                runner, any(tier.name in ("packet", "system", "bench") for tier in chosen)
+            )
             if not ready:
                 results["make"] = Counts(failed=1, problems=["make"])
                 times["make"] = time.monotonic() - started

@@ -118,7 +118,12 @@ def kernel() -> None:
     run([SOURCE / "scripts/kconfig/merge_config.sh", "-m", ".config", fragment], "config", SOURCE)
     run([*MAKE, "olddefconfig"], "config", SOURCE)
     config = set((SOURCE / ".config").read_text().splitlines())
-    wanted = [line for line in fragment.read_text().splitlines() if line.startswith("CONFIG_")]
+    wanted = [
+        # As the kernel writes what is off.
+        f"# {line[:-2]} is not set" if line.endswith("=n") else line
+        for line in fragment.read_text().splitlines()
+        if line.startswith("CONFIG_")
+    ]
     if lost := [line for line in wanted if line not in config]:
         raise Failure("the kernel refused " + " ".join(lost))
     run([*MAKE, "bzImage", "modules"], "kernel", SOURCE)
