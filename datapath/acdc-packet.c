@@ -415,7 +415,10 @@ acdc_pkt_send_fack(struct acdc_pkt *p, uint32_t seq, uint16_t exid,
     acdc_put32(tcp + 4, seq);
     tcp[12] = (uint8_t) ((tcp[12] & ~(0xf0 | ACDC_RES_MASK))
                          | hlen / 4 << 4 | ACDC_RES_FACK | reserved);
-    tcp[13] = ACDC_TCP_ACK;
+    /* With AE, above, a counter of the guest's (RFC 9768): it would read a jump in
+     * a window update that this may become. */
+    tcp[13] = (uint8_t) (ACDC_TCP_ACK
+                         | (p->tcp_flags & (ACDC_TCP_ECE | ACDC_TCP_CWR)));
     acdc_put16(tcp + 18, 0);        /* Urgent pointer. */
 
     ip = acdc_pkt_ip(&fack);
