@@ -88,8 +88,8 @@ follow_data(struct acdc_ctx *ctx, struct acdc_flow *f,
         /* A keep-alive or a very late copy. */
         return;
     }
-    if ((f->flags & ACDC_F_EDGE)
-        && seq_after(end, f->peer_edge + f->mss + 1)) {
+    if (acdc_flow_is_deaf(f) ? !seq_plausible(end, f->snd_nxt)
+                             : seq_after(end, f->peer_edge + f->mss + 1)) {
         /* Beyond what the peer itself can accept: it will not arrive.  A
          * guest cannot move snd_nxt, and with it the end of a cut, as far
          * away as it likes. */
@@ -156,6 +156,9 @@ track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (acdc_unlikely(beyond)) {
         in->tx_beyond += beyond;
     }
+    if (acdc_unlikely(acdc_flow_is_deaf(f))) {
+        acdc_flow_follow_deaf(f);
+    }
     return true;
 }
 
@@ -216,7 +219,7 @@ acknowledged_to(const struct acdc_pkt *p)
  * receiver", 1999): its sender wants more than its share of the path to it,
  * before it has anything, and a sender that believes it has no ACK clock.  So
  * with SACK, which opens the window as well. */
-static bool
+static ACDC_ALWAYS_INLINE bool
 is_optimistic(const struct acdc_flow *f, const struct acdc_pkt *p)
 {
     return (p->tcp_flags & ACDC_TCP_ACK)
@@ -226,6 +229,17 @@ is_optimistic(const struct acdc_flow *f, const struct acdc_pkt *p)
                || f->state == ACDC_FLOW_CLOSING);
 }
 
+/* The first packet in a unit of 'seen'. */
+static ACDC_NOINLINE void
+see_first(struct acdc_ctx *ctx, struct acdc_flow *f,
+          const struct acdc_params *params, const struct acdc_pkt *p)
+{
+    if (p->payload || is_optimistic(f, p)) {
+        acdc_flow_note_sent(ctx, f, params);
+    }
+    acdc_flow_see(ctx, f);
+}
+
 /* What the engine could not follow may have been of this connection: as much of it
  * as came excuses the ACK. */
 static ACDC_NOINLINE bool
@@ -233,6 +247,10 @@ excuse(struct acdc_ctx *ctx, struct acdc_flow *f, const struct acdc_pkt *p)
 {
     uint32_t to = acknowledged_to(p);
 
+    if (acdc_flow_is_deaf(f)) {
+        f->rcv_nxt = to;
+        return true;
+    }
     /* A FIN has no bytes. */
     if (acdc_recall_excuses(ctx, f, to - 1 - f->rcv_nxt)) {
         f->rcv_nxt = to;
@@ -340,7 +358,7 @@ solicit_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
     uint32_t ecn = f->flags & (ACDC_F_ECN_SYN | ACDC_F_GUEST_ECN);
 
     f->flags &= ~(uint32_t) ACDC_F_SOLICITED;
-    if (in->law.wnd >= 4u * f->mss || p->gso || in->delays
+    if (in->law.wnd >= 4u * f->mss || p->gso || in->prompt_acks == ACDC_DELAYS
         || ecn == ACDC_F_ECN_SYN || !acdc_flow_enforced(f, params)) {
         return;
     }
@@ -436,7 +454,9 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 {
     const struct acdc_params *params = acdc_flow_params(ctx, f);
 
-    acdc_flow_see(ctx, f);
+    if (acdc_unlikely(f->seen != ctx->seen)) {
+        see_first(ctx, f, params, p);
+    }
     ACDC_COUNT(ctx, EGRESS_PACKETS, 1);
     if (acdc_unlikely(!params->enabled)) {
         ACDC_COUNT(ctx, UNTOUCHED_DISABLED, 1);

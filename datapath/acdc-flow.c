@@ -88,9 +88,8 @@ acdc_flow_note_delay(struct acdc_ctx *ctx, struct acdc_flow *f,
     struct acdc_flow_in *in = acdc_flow_in(f);
     struct acdc_facts facts;
 
-    in->prompt_acks = 0;
+    in->prompt_acks = ACDC_DELAYS;
     f->flags &= ~(uint32_t) ACDC_F_SOLICITED;
-    in->delays = 1;
     ACDC_COUNT(ctx, FLOWS_DELAYED, 1);
     acdc_flow_facts(ctx, f, params, &facts);
     acdc_law_clamp(&in->law, &facts);

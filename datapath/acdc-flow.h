@@ -37,6 +37,9 @@ enum {
     ACDC_UNSEEN_MS = 60000,         /* So long after a fragment an ACK may be of
                                      * data in it (RFC 8200 section 4.5: the
                                      * time for reassembly). */
+    ACDC_UNHEARD_PAUSE = 16,        /* In ACDC_SEEN_UNIT: 4 s. */
+    ACDC_ELSEWHERE_MS = 1000,       /* So long without data of the guest, what is
+                                     * acknowledged went by another port. */
     ACDC_CLOCK_SKEW_MS = 60000,     /* More than threads' clocks differ, less
                                      * than 2^31 ms less idle_timeout. */
     ACDC_ACTIVE_SKEW_MS = 4000,     /* Likewise, where milliseconds have 16
@@ -59,6 +62,8 @@ enum {
                                  * not delay them: more than the 16 segments
                                  * after a handshake for which Linux does not
                                  * anyway (TCP_MAX_QUICKACKS). */
+    ACDC_DELAYS = 31,           /* The far guest did not acknowledge at once
+                                 * what had CWR when it mattered. */
     ACDC_DELAYED_ACK_US = 5000, /* Less than any stack's timer for them. */
     ACDC_RTT_BUCKETS = 192,         /* 8 an octave, from 1 us. */
     ACDC_RTT_SKEW_US = 1000000,     /* As ACDC_CLOCK_SKEW_MS, of what is timed:
@@ -78,7 +83,8 @@ enum {
     ACDC_F_OFFERED = 1 << 2,        /* We sent the capability, once. */
     ACDC_F_PEER = 1 << 3,           /* The other end sent it, once. */
     ACDC_F_CAPABLE = 1 << 4,        /* Both, and feedback comes. */
-    ACDC_F_WSCALE_GUEST = 1 << 5,   /* Option on the guest's SYN. */
+    ACDC_F_UNHEARD = 1 << 5,        /* The guest sent something, and nothing came,
+                                     * see acdc_flow_note_sent(). */
     ACDC_F_WSCALE_PEER = 1 << 6,    /* Option on the peer's SYN. */
     ACDC_F_SACK_GUEST = 1 << 7,
     ACDC_F_SACK_PEER = 1 << 8,
@@ -86,7 +92,8 @@ enum {
     ACDC_F_GUEST_ECN = 1 << 10,     /* And ECN-setup SYN-ACK. */
     ACDC_F_RTT_PENDING = 1 << 11,   /* A segment is being timed; then
                                      * ACDC_F_RTT_NEXT is not set. */
-    ACDC_F_EDGE = 1 << 12,          /* right_edge and peer_edge are valid. */
+    ACDC_F_EDGE = 1 << 12,          /* right_edge and peer_edge are valid.  If not,
+                                     * see acdc_flow_is_deaf(). */
     ACDC_F_FIN_GUEST = 1 << 13,     /* snd_nxt is the number after a FIN. */
     ACDC_F_FIN_PEER = 1 << 14,      /* And rcv_nxt. */
     ACDC_F_RX_CE = 1 << 15,         /* CE state of the data to the guest. */
@@ -112,8 +119,9 @@ enum {
     ACDC_F_BEHIND = 1 << 26,        /* The guest does not know snd_una yet, of
                                      * which a FACK told. */
     ACDC_F_SACK_LOSS = 1 << 27,     /* SACK showed loss in this window. */
-    ACDC_F_WSCALE_SHIFT = 28,       /* Of the guest's windows, four bits, see
-                                     * acdc_flow_guest_wscale(). */
+    ACDC_F_WSCALE_SHIFT = 28,       /* Of the guest's windows, four bits: one more
+                                     * than in the option on its SYN, 0 without
+                                     * one.  See acdc_flow_guest_wscale(). */
 };
 
 /* One connection of one port.  There may be millions: numbers have as many bits
@@ -179,9 +187,8 @@ struct acdc_flow_in {
                                  * acdc_flow_find(). */
     uint32_t prompt_acks : 5;   /* Of one segment, in a row, up to
                                  * ACDC_PROMPT_ACKS, see
-                                 * acdc_flow_is_prompt(). */
-    uint32_t delays : 1;        /* The far guest did not acknowledge at once
-                                 * what had CWR when it mattered. */
+                                 * acdc_flow_is_prompt(); or ACDC_DELAYS. */
+    uint32_t unheard : 1;       /* With ACDC_F_UNHEARD: already for two ticks. */
     uint32_t tx_beyond;         /* See acdc_flow_tx_total(). */
     uint32_t right_edge;        /* Highest ever offered to the guest. */
     uint16_t peer_window;       /* Window field of the last ACK, raw, ... */
@@ -257,18 +264,26 @@ acdc_flow6(const struct acdc_flow *f)
 #endif
 }
 
+/* Whether both had the option. */
+static inline bool
+acdc_flow_scales(const struct acdc_flow *f)
+{
+    return f->flags >> ACDC_F_WSCALE_SHIFT && (f->flags & ACDC_F_WSCALE_PEER);
+}
+
 /* For people. */
 static inline uint8_t
 acdc_flow_guest_wscale(const struct acdc_flow *f)
 {
-    return (uint8_t) (f->flags >> ACDC_F_WSCALE_SHIFT);
+    return acdc_flow_scales(f)
+           ? (uint8_t) ((f->flags >> ACDC_F_WSCALE_SHIFT) - 1) : 0;
 }
 
 static inline void
 acdc_flow_set_guest_wscale(struct acdc_flow *f, uint8_t wscale)
 {
     f->flags &= (1u << ACDC_F_WSCALE_SHIFT) - 1;
-    f->flags |= (uint32_t) wscale << ACDC_F_WSCALE_SHIFT;
+    f->flags |= (uint32_t) (wscale + 1) << ACDC_F_WSCALE_SHIFT;
 }
 
 /* Milliseconds from 'since' to 'now', which may be weeks.  0 if that is
@@ -333,6 +348,14 @@ acdc_flow_is_prompt(const struct acdc_flow *f)
     struct acdc_flow_in *in = acdc_flow_in(f);
 
     return in->prompt_acks == ACDC_PROMPT_ACKS;
+}
+
+/* Whether nothing comes by this port of what the guest gets, so that the connection
+ * cannot be followed; only after the handshake. */
+static inline bool
+acdc_flow_is_deaf(const struct acdc_flow *f)
+{
+    return !(f->flags & ACDC_F_EDGE);
 }
 
 /* Whether a window below two segments is in use, which needs that. */

@@ -27,16 +27,14 @@ note_options(struct acdc_flow *f, const struct acdc_pkt *p, bool guest)
     if (!guest) {
         f->flags &= ~(uint32_t) (ACDC_F_WSCALE_PEER | ACDC_F_SACK_PEER);
     }
-    if (p->opt_flags & ACDC_O_WSCALE) {
-        f->flags |= guest ? ACDC_F_WSCALE_GUEST : ACDC_F_WSCALE_PEER;
-    }
     if (p->opt_flags & ACDC_O_SACK_OK) {
         f->flags |= guest ? ACDC_F_SACK_GUEST : ACDC_F_SACK_PEER;
     }
-    if (guest) {
-        acdc_flow_set_guest_wscale(f, wscale);
-    } else {
+    if (!guest) {
+        f->flags |= p->opt_flags & ACDC_O_WSCALE ? ACDC_F_WSCALE_PEER : 0;
         f->peer_wscale = f->out_wscale = wscale & 15;
+    } else if (p->opt_flags & ACDC_O_WSCALE) {
+        acdc_flow_set_guest_wscale(f, wscale);
     }
 }
 
@@ -44,9 +42,7 @@ note_options(struct acdc_flow *f, const struct acdc_pkt *p, bool guest)
 static void
 settle_wscale(struct acdc_flow *f)
 {
-    if (!(f->flags & ACDC_F_WSCALE_GUEST)
-        || !(f->flags & ACDC_F_WSCALE_PEER)) {
-        acdc_flow_set_guest_wscale(f, 0);
+    if (!acdc_flow_scales(f)) {
         f->peer_wscale = f->out_wscale = 0;
     }
 }
@@ -288,7 +284,7 @@ restart(struct acdc_ctx *ctx, struct acdc_flow *f)
     f->mss = 0;
     f->dupacks = 0;
     f->bad_feedback = 0;
-    in->prompt_acks = in->delays = 0;
+    in->prompt_acks = 0;
     in->out_window = in->peer_window = 0;
     acdc_flow_set_tx_total(f, 0);
     in->fb_total = in->fb_ce = 0;

@@ -23,6 +23,7 @@ struct steps {
     struct acdc_pkt *p;
     bool near;                  /* is_near(), which taking its ACK number does
                                  * not change. */
+    bool elsewhere;             /* See acdc_flow_follow_ack(). */
     bool fack;                  /* Not the guest's word. */
     enum report report;
     uint32_t ce, total;         /* What the report adds to the one before: marked
@@ -241,7 +242,9 @@ take_ack(const struct steps *s, uint32_t acked)
         f->dupacks = 0;
         f->flags &= ~(uint32_t) ACDC_F_SACK_LOSS;
     }
-    f->active = (uint16_t) s->ctx->now_ms;
+    if (acdc_likely(!s->elsewhere)) {
+        f->active = (uint16_t) s->ctx->now_ms;
+    }
     if (!(f->flags & ACDC_F_RTT_NEXT)) {
         rtt_us = acdc_flow_sample_rtt(s->ctx, f, s->params, s->p->ack);
     }
@@ -609,6 +612,11 @@ acdc_ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
         return;
     }
     s.near = is_near(f, p);
+    if (f->flags & ACDC_F_UNHEARD) {
+        acdc_flow_hear(ctx, f, params, p, s.near);
+        s.near = is_near(f, p);
+    }
+    s.elsewhere = s.near && acdc_flow_follow_ack(ctx, f, p);
     if ((f->flags & ACDC_F_LAW) && acdc_flow_in_handshake(f)
         && (p->tcp_flags & ACDC_TCP_ACK) && acknowledges_new(f, p->ack)) {
         acdc_flow_establish(ctx, f);

@@ -271,6 +271,24 @@ void acdc_flow_loss(struct acdc_ctx *, struct acdc_flow *,
 void acdc_flow_timeout(struct acdc_ctx *, struct acdc_flow *,
                        const struct acdc_facts *);
 
+/* acdc-unseen.c: the directions of a connection that go different ways; the flow's
+ * lock held. */
+
+/* Before acdc_flow_see(), the first time in its unit: the guest sent data, or an ACK of
+ * data that did not come. */
+void acdc_flow_note_sent(struct acdc_ctx *, struct acdc_flow *,
+                         const struct acdc_params *);
+void acdc_flow_follow_deaf(struct acdc_flow *);
+/* Something came for a flow with ACDC_F_UNHEARD; 'near': whether its ACK number is
+ * plausible. */
+void acdc_flow_hear(struct acdc_ctx *, struct acdc_flow *,
+                    const struct acdc_params *, const struct acdc_pkt *,
+                    bool near);
+/* Takes an ACK that is plausible.  True if what it acknowledges was not sent
+ * here. */
+bool acdc_flow_follow_ack(const struct acdc_ctx *, struct acdc_flow *,
+                          const struct acdc_pkt *);
+
 /* Notes FIN and RST of 'p', and what acknowledges a FIN. */
 void acdc_flow_do_note_end(struct acdc_ctx *, struct acdc_flow *,
                            const struct acdc_pkt *);
