@@ -37,6 +37,7 @@ ACDC_COUNTER(FEEDBACK_STALE,    "feedback_stale",    "feedback older than what w
 ACDC_COUNTER(FEEDBACK_BAD,      "feedback_bad",      "impossible feedback, ignored")
 ACDC_COUNTER(FEEDBACK_LOST,     "feedback_lost",     "flows that fell back since the other end no longer sends feedback")
 ACDC_COUNTER(UNHEARD,           "unheard",           "flows that fell back since the guest sends by this port and gets nothing by it")
+ACDC_COUNTER(TOO_BIG,           "too_big",           "ICMP messages to the guest that a packet of it was larger than the path's MTU, heeded")
 ACDC_COUNTER(FORGED,            "forged",            "packets of the guest from which AC/DC options or reserved bits were removed")
 
 /* The law. */

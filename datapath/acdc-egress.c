@@ -40,6 +40,9 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
     struct acdc_facts facts;
 
     ACDC_COUNT(ctx, RETRANSMITS, 1);
+    if (acdc_pkt_ip_len(p) + ACDC_OPT_FB_LEN > ACDC_PATH_MIN) {
+        acdc_flow_in(f)->law.callers = true;
+    }
     if (acdc_flow_is_small(f)) {
         /* Lost, or waiting for an ACK: two segments can bear both. */
         acdc_flow_note_delay(ctx, f, params);
@@ -261,8 +264,9 @@ excuse(struct acdc_ctx *ctx, struct acdc_flow *f, const struct acdc_pkt *p)
     return false;
 }
 
-/* Whether data with feedback is no larger than this port's MTU and than a full
- * segment: the other end, or the path to it, may have a smaller MTU. */
+/* Whether data with feedback is no larger than this port's MTU, than what is known
+ * of paths, and than a full segment: the other end, or the path to it, may have a
+ * smaller MTU. */
 static bool
 has_room_on_path(const struct acdc_ctx *ctx, const struct acdc_flow *f,
                  const struct acdc_pkt *p)
@@ -272,7 +276,11 @@ has_room_on_path(const struct acdc_ctx *ctx, const struct acdc_flow *f,
 
     return !p->gso && p->tcp_hlen + p->payload + ACDC_OPT_FB_LEN <= full
            && acdc_pkt_mtu_len(p) + ACDC_OPT_FB_LEN
-              <= acdc_a32_read(&ctx->port->mtu);
+              <= acdc_a32_read(&ctx->port->mtu)
+           && (!acdc_flow_avoids_pack(f)
+               || acdc_pkt_ip_len(p) + ACDC_OPT_FB_LEN <= ACDC_PATH_MIN)
+           && acdc_path_has_room(ctx, acdc_pkt_ip_len(p),
+                                 acdc_pkt_ip_len(p) + ACDC_OPT_FB_LEN);
 }
 
 static inline void

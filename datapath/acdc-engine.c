@@ -79,6 +79,8 @@ parse(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n,
         } else {
             if (p->reason != ACDC_C_UNTOUCHED_NOT_TCP) {
                 leave(ctx, p, dir);
+            } else if (dir == ACDC_INGRESS && acdc_pkt_is_icmp(p)) {
+                acdc_icmp_ingress(ctx, p);
             }
             acdc_table_set_no_key(p);
             acdc_count(ctx, p->reason, 1);

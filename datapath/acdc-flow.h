@@ -40,6 +40,9 @@ enum {
     ACDC_UNHEARD_PAUSE = 16,        /* In ACDC_SEEN_UNIT: 4 s. */
     ACDC_ELSEWHERE_MS = 1000,       /* So long without data of the guest, what is
                                      * acknowledged went by another port. */
+    ACDC_PATH_MIN = 576,            /* Bytes, which every path takes (RFC 1191). */
+    ACDC_MTUS = 4,                  /* MTUs that a port remembers. */
+    ACDC_PATH_MS = 600000,          /* Memory of them (RFC 8201 section 4). */
     ACDC_CLOCK_SKEW_MS = 60000,     /* More than threads' clocks differ, less
                                      * than 2^31 ms less idle_timeout. */
     ACDC_ACTIVE_SKEW_MS = 4000,     /* Likewise, where milliseconds have 16
@@ -356,6 +359,15 @@ static inline bool
 acdc_flow_is_deaf(const struct acdc_flow *f)
 {
     return !(f->flags & ACDC_F_EDGE);
+}
+
+/* Whether data that not every path takes goes without option: some of it had to be
+ * sent again, maybe as it was larger with one than a path that says nothing takes
+ * (RFC 2923 section 2.1). */
+static inline bool
+acdc_flow_avoids_pack(const struct acdc_flow *f)
+{
+    return acdc_flow_in(f)->law.callers;
 }
 
 /* Whether a window below two segments is in use, which needs that. */

@@ -66,6 +66,7 @@ struct acdc_law {
     uint32_t in_loss : 1;
     uint32_t timed_out : 1;     /* And nothing heard since: wnd is below the
                                  * floor. */
+    uint32_t callers : 1;       /* The caller's: acdc_flow_avoids_pack(). */
     uint32_t wnd;               /* Bytes the flow may have in flight. */
     uint32_t round_end;         /* snd_una at which a round is over. */
     union {

@@ -56,6 +56,7 @@ struct acdc_port {
     struct acdc_tenant *tenant; /* The same, NULL once unbound; RCU, written
                                  * under acdc.lock. */
     acdc_a32 mtu;
+    acdc_a32 mtus[ACDC_MTUS];   /* See acdc_path_has_room(). */
     uint32_t port_no;
     uint16_t idx;               /* In acdc_port_dir. */
     acdc_count_t n_flows;

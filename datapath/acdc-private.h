@@ -181,6 +181,27 @@ bool acdc_synack_egress(struct acdc_ctx *, struct acdc_pkt *,
 bool acdc_synack_ingress(struct acdc_ctx *, struct acdc_pkt *,
                          struct acdc_flow *, const struct acdc_params *);
 
+/* acdc-icmp.c -------------------------------------------------------------- */
+
+/* Of what is no TCP: whether it is ICMP, beyond an IP header. */
+static inline bool
+acdc_pkt_is_icmp(const struct acdc_pkt *p)
+{
+    const uint8_t *ip = acdc_pkt_ip(p);
+
+    return p->hlen > p->l3_ofs + (uint32_t) ACDC_IP6_HLEN
+           && (ip[0] >> 4 == 4 ? ip[9] == ACDC_IPPROTO_ICMP
+                               : ip[0] >> 4 == 6 && ip[6] == ACDC_IPPROTO_ICMP6);
+}
+/* It may be an error about a packet of the guest. */
+void acdc_icmp_ingress(struct acdc_ctx *, struct acdc_pkt *);
+/* Whether a packet may grow to 'after' bytes from 'before', which the guest sends.
+ * Not across the MTU of a path, of which ICMP has told any connection of the port in
+ * the last time: the guest may have this size from it.  A new connection need not ask
+ * again, and one that goes another way has a FACK for such a packet. */
+bool acdc_path_has_room(const struct acdc_ctx *, uint32_t before,
+                        uint32_t after);
+
 /* Most packets need not write it. */
 static inline void
 acdc_flow_see(const struct acdc_ctx *ctx, struct acdc_flow *f)

@@ -115,11 +115,13 @@ enum acdc_ethertype {
 
 enum acdc_ip_proto {
     ACDC_IPPROTO_HOPOPTS = 0,
+    ACDC_IPPROTO_ICMP = 1,
     ACDC_IPPROTO_TCP = 6,
     ACDC_IPPROTO_ROUTING = 43,
     ACDC_IPPROTO_FRAGMENT = 44,
     ACDC_IPPROTO_ESP = 50,
     ACDC_IPPROTO_AH = 51,
+    ACDC_IPPROTO_ICMP6 = 58,
     ACDC_IPPROTO_DSTOPTS = 60,
 };
 
