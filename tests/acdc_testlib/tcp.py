@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""TCP segments as the tests write them (with scapy) and read them (with a
-small parser of their own that trusts no field and sums every checksum in full).
+"""TCP segments as the tests write them (with scapy and acdc_scapy) and read them (with
+a small parser of their own that trusts no field and sums every checksum in full).
 
-The wire format is DESIGN section 3's, written down here a second time on
-purpose: the tests must notice when datapath/acdc-wire.h changes it."""
+The wire format is that of docs/wire-format.rst, written down here and in acdc_scapy a
+second time on purpose: the tests must notice when datapath/acdc-wire.h changes it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Packet, Raw
+
+from acdc_scapy import KIND, Capability, Feedback
+from acdc_scapy import option as acdc_option
 
 GUEST_MAC, PEER_MAC = "02:00:00:00:00:01", "02:00:00:00:00:02"
 GUEST_IP, PEER_IP = "10.1.0.1", "10.2.0.1"
@@ -32,7 +35,6 @@ RES_AE = 0x01
 
 FIN, SYN, RST, PSH, ACK, URG, ECE, CWR = (1 << i for i in range(8))
 
-KIND = 253
 EXID = b"\xac\xdc"
 VERSION = 1
 
@@ -42,11 +44,11 @@ MOD = 1 << 32
 
 
 def capability(version: int = VERSION, flags: int = 0) -> Option:
-    return (KIND, EXID + bytes([version, flags, 0, 0]))
+    return acdc_option(Capability(version=version, flags=flags))
 
 
 def feedback(ecn_bytes: int, total_bytes: int) -> Option:
-    return (KIND, EXID + struct.pack("!II", ecn_bytes % MOD, total_bytes % MOD))
+    return acdc_option(Feedback(ecn_bytes=ecn_bytes % MOD, total_bytes=total_bytes % MOD))
 
 
 @dataclass(frozen=True)

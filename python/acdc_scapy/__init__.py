@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What AC/DC puts into TCP, for scapy: docs/wire-format.rst as its layers.
+
+    TCP(flags="S", options=[("MSS", 1460), option(Capability(flags="NOT_ECT"))])
+    TCP(flags="A", reserved=Reserved(fack=True).field, options=[option(Feedback(1448, 2896))])
+    dissect(packet[TCP])        # Capability, Feedback or Unknown; None: no such option
+
+scapy itself keeps TCP options as (kind, bytes); these are the bytes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+from scapy.fields import ByteField, FlagsField, IntField, ShortField, XShortField
+from scapy.layers.inet import TCP
+from scapy.packet import Packet
+
+__all__ = ["EXID", "KIND", "Capability", "Feedback", "Reserved", "Unknown", "dissect", "option"]
+
+KIND = 253
+"""For experiments (RFC 4727)."""
+EXID = 0xACDC
+"""The experiment identifier (RFC 6994), unless acdc-exid says another."""
+
+
+class AcdcOption(Packet):
+    """The value of an option: all behind kind and length."""
+
+    def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
+        return b"", s
+
+
+class Capability(AcdcOption):
+    """On SYN and SYN-ACK."""
+
+    name = "AC/DC capability"
+    fields_desc = [
+        XShortField("exid", EXID),
+        ByteField("version", 1),
+        FlagsField("flags", 0, 8, ["NOT_ECT"]),
+        ShortField("zero", 0),
+    ]
+
+
+class Feedback(AcdcOption):
+    """On a PACK or FACK: payload bytes received since the handshake, modulo 2^32."""
+
+    name = "AC/DC feedback"
+    fields_desc = [
+        XShortField("exid", EXID),
+        IntField("ecn_bytes", 0),
+        IntField("total_bytes", 0),
+    ]
+
+
+class Unknown(AcdcOption):
+    """An option of AC/DC's whose length has no meaning yet."""
+
+    name = "AC/DC, unknown"
+    fields_desc = [XShortField("exid", EXID)]
+
+    def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
+        return s, b""
+
+
+BY_LENGTH: dict[int, type[AcdcOption]] = {8: Capability, 12: Feedback}
+
+
+def option(value: AcdcOption) -> tuple[int, bytes]:
+    """As TCP(options=...) takes it."""
+    return KIND, bytes(value)
+
+
+def dissect(tcp: TCP, exid: int = EXID) -> AcdcOption | None:
+    """AC/DC's option of a segment."""
+    for kind, value in tcp.options:
+        if kind == KIND and len(value) >= 2 and value[:2] == exid.to_bytes(2, "big"):
+            return BY_LENGTH.get(len(value) + 2, Unknown)(value)
+    return None
+
+
+class Reserved(NamedTuple):
+    """What the reserved bits of a TCP header say."""
+
+    fack: bool = False
+    ecn: int = 0
+    """As on the wire.  Whether 0 or 3 is Not-ECT depends on the capability's flags."""
+
+    @property
+    def field(self) -> int:
+        """TCP.reserved: the fourth bit, AE, is scapy's flag N."""
+        return self.fack << 2 | self.ecn
+
+    @classmethod
+    def of(cls, tcp: TCP) -> Self:
+        return cls(bool(tcp.reserved & 4), tcp.reserved & 3)
