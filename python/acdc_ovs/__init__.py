@@ -4,8 +4,20 @@
 
 acdc_mininet and the tests build on it.  It needs python3-openvswitch."""
 
+from .daemon import RUNDIR, control_socket
 from .database import Change, Database, OvsError, call, unixctl
 from .programs import Programs
 from .switch import Ovs, Port
 
-__all__ = ["Change", "Database", "Ovs", "OvsError", "Port", "Programs", "call", "unixctl"]
+__all__ = [
+    "RUNDIR",
+    "Change",
+    "Database",
+    "Ovs",
+    "OvsError",
+    "Port",
+    "Programs",
+    "call",
+    "control_socket",
+    "unixctl",
+]

@@ -515,3 +515,14 @@ def test_install(tmp_path: Path) -> None:
     assert f'PACKAGES = "/{packages.relative_to(tmp_path)}"' in tune.read_text()
     done = run(tune, ROOT / "docs/examples/fabric.yaml", cwd=tmp_path, PYTHONPATH=str(packages))
     assert done.stdout.startswith("minRTO: ")
+    # What an operator looks with runs from there, without the sources.
+    (exporter,) = tmp_path.rglob("sbin/acdc-exporter")
+    assert "Prometheus" in succeed(exporter, "--help", cwd=tmp_path)
+    prefix = exporter.parents[1]
+    assert (prefix / "share/acdc/datapath/acdc-counters.h").exists()
+    for name in ("wireshark/plugins/acdc.lua", "acdc_scapy/__init__.py"):
+        assert len(list(tmp_path.rglob(name))) == 1, name
+    for name in ("acdc-rules.yml", "acdc-dashboard.json"):
+        assert (prefix / "share/acdc/prometheus" / name).exists(), name
+    service = (prefix / "lib/systemd/system/acdc-exporter.service").read_text()
+    assert f"ExecStart=/{exporter.relative_to(tmp_path)} " in service
