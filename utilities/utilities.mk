@@ -2,7 +2,9 @@
 
 # What an operator looks with: installed beside Open vSwitch.
 
-sbin_SCRIPTS = utilities/acdc-exporter
+sbin_SCRIPTS = \
+	utilities/acdc-check \
+	utilities/acdc-exporter
 
 # Their packages are in tool_packages.  What counters count is in the engine's list.
 nobase_pkgdata_DATA = datapath/acdc-counters.h

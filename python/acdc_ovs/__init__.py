@@ -4,13 +4,12 @@
 
 acdc_mininet and the tests build on it.  It needs python3-openvswitch."""
 
-from .daemon import RUNDIR, control_socket
+from .daemon import control_socket, running_in
 from .database import Change, Database, OvsError, call, unixctl
 from .programs import Programs
 from .switch import Ovs, Port
 
 __all__ = [
-    "RUNDIR",
     "Change",
     "Database",
     "Ovs",
@@ -19,5 +18,6 @@ __all__ = [
     "Programs",
     "call",
     "control_socket",
+    "running_in",
     "unixctl",
 ]

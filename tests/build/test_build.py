@@ -518,6 +518,7 @@ def test_install(tmp_path: Path) -> None:
     # What an operator looks with runs from there, without the sources.
     (exporter,) = tmp_path.rglob("sbin/acdc-exporter")
     assert "Prometheus" in succeed(exporter, "--help", cwd=tmp_path)
+    assert "Nagios" in succeed(exporter.with_name("acdc-check"), "--help", cwd=tmp_path)
     prefix = exporter.parents[1]
     assert (prefix / "share/acdc/datapath/acdc-counters.h").exists()
     for name in ("wireshark/plugins/acdc.lua", "acdc_scapy/__init__.py"):

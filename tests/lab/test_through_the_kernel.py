@@ -40,6 +40,12 @@ def test_random_netlink_requests() -> None:
     PacketRun(LAB / "inside/netlink.py", "-s").succeed()
 
 
+@pytest.mark.parametrize("module", ["stock", "patched"])
+def test_acdc_check(module: str) -> None:
+    options = ["--stock"] if module == "stock" else []
+    PacketRun(*options, LAB / "inside/check.py", ACDC_CHECK_MODULE=module).succeed()
+
+
 def test_beside_the_stock_module(tmp_path: Path) -> None:
     """The same frames come out, those that OVS edits included, and the kernel's
     selftests pass."""

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""acdc-check on real switches: what it says, and its exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path as File
+
+import pytest
+
+from acdc_testlib.ovs import CommandError, Ovs
+from acdc_testlib.traffic import Transfer
+from acdc_testlib.wire import Conn, Wire
+from observe.conftest import MARKED_PORT, B, Path
+
+CHECK = File(__file__).resolve().parents[2] / "utilities/acdc-check"
+OK, WARNING, CRITICAL, UNKNOWN = range(4)
+STATES = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
+
+
+def run(ovs: Ovs, *arguments: str | File) -> subprocess.CompletedProcess[str]:
+    """In the namespace of the switch, whose qdiscs it looks at."""
+    words = ovs.ns.command(CHECK, "--rundir", ovs.rundir, *arguments)
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+
+
+def check(ovs: Ovs) -> dict[str, list[tuple[int, str]]]:
+    """Findings by check."""
+    done = run(ovs, "--json")
+    reply = json.loads(done.stdout)
+    assert STATES[done.returncode] == reply["state"] and done.returncode == reply["status"]
+    found: dict[str, list[tuple[int, str]]] = {}
+    for row in reply["checks"]:
+        state = STATES.index(row["state"])
+        found.setdefault(row["check"], []).append((state, row["message"]))
+    return found
+
+
+def wrong(ovs: Ovs) -> list[tuple[str, int]]:
+    return [(name, s) for name, rows in check(ovs).items() for s, _ in rows if s != OK]
+
+
+@pytest.fixture
+def switch(ovs: Ovs) -> Iterator[Ovs]:
+    """A guest's port that is bound: nothing is wrong."""
+    ovs.add_bridge("br0")
+    ovs.add_tap("br0", "vnet0")
+    ovs.set_tenant("blue")
+    ovs.bind("blue", "vnet0")
+    yield ovs
+
+
+def test_all_is_well(path: Path) -> None:
+    with_marks = Transfer(path.a, path.b, B, port=MARKED_PORT, size=1 << 20)
+    with_marks.finish()
+    done = run(path.ovs)
+    assert done.stdout.startswith("ACDC OK - 10 checks\n"), done.stdout
+    assert done.returncode == 0
+    found = check(path.ovs)
+    assert found["exid"] == [(OK, "0xacdc")]
+    assert found["tenants"] == [(OK, "blue: enforce, ports vnet0 vnet1")]
+    assert "cuts by marks" in found["marks"][0][1]
+    assert "with AC/DC at both ends, 0 fallback" in found["handshakes"][0][1]
+
+
+def test_text_and_json_say_the_same(switch: Ovs) -> None:
+    switch.set_global(**{"acdc-exid": 99999})
+    switch.add_tap("br0", "vnet1")
+    text, reply = run(switch), json.loads(run(switch, "--json").stdout)
+    assert text.returncode == reply["status"] == WARNING
+    first, *lines = text.stdout.splitlines()
+    rows = reply["checks"]
+    assert lines == [f"{row['state']:8} {row['check']}: {row['message']}" for row in rows]
+    wrong = [f"{row['check']}: {row['message']}" for row in rows if row["state"] != "OK"]
+    assert len(wrong) == 2
+    assert first == f"ACDC WARNING - {'; '.join(wrong)}"
+
+
+def test_nothing_was_changed(switch: Ovs) -> None:
+    before = switch.acdc("show")
+    run(switch)
+    assert switch.acdc("show") == before
+
+
+def test_guests_ports_without_a_tenant(switch: Ovs) -> None:
+    """A tap is one; an uplink is not, unless a manager of guests has named it."""
+    assert check(switch)["ports"] == [(OK, "all 1 guests' ports have a tenant")]
+    switch.ns.run("ip", "link", "add", "up0", "type", "veth", "peer", "name", "net0")
+    switch.add_port("br0", "up0")
+    assert wrong(switch) == []
+    switch.add_tap("br0", "vnet1")
+    assert check(switch)["ports"] == [(WARNING, "guests' ports without a tenant: vnet1")]
+    switch.vsctl("set", "interface", "up0", "external_ids:iface-id=x")
+    assert check(switch)["ports"] == [(WARNING, "guests' ports without a tenant: up0 vnet1")]
+
+
+def test_no_tenant(switch: Ovs) -> None:
+    switch.bind(None, "vnet0")
+    found = check(switch)["tenants"]
+    assert found == [(WARNING, "no port is bound to a tenant; tenants: blue")]
+
+
+def test_settings_without_effect(switch: Ovs) -> None:
+    switch.set_global(**{"acdc-exid": 99999})
+    ((state, message),) = check(switch)["settings"]
+    assert state == WARNING
+    assert [message] == switch.acdc("show")["problems"]
+
+
+def test_a_tenants_error_and_warning(switch: Ovs) -> None:
+    switch.set_tenant("blue", **{"other_config:spread-cut": "true"})
+    assert wrong(switch) == [("tenants", WARNING)]
+    switch.set_tenant("blue", **{"other_config:spread-cut": None})
+    with switch.change() as change:
+        rows = [change.create("ACDC_Rule", match="remote=x", priority=1)]
+        change.set(change.get("ACDC", "blue"), rules=rows)
+    assert wrong(switch) == [("tenants", CRITICAL)]
+
+
+def test_another_exid(switch: Ovs) -> None:
+    switch.set_global(**{"acdc-exid": 0x1234})
+    ((state, message),) = check(switch)["exid"]
+    assert state == OK and message.startswith("0x1234, not the default")
+
+
+def test_nobody_has_acdc_at_the_other_end(path: Path) -> None:
+    path.ovs.set_tenant("green")
+    path.ovs.bind("green", "vnet0")
+    path.ovs.bind(None, "vnet1")
+    try:
+        path.transfer(5050, 1000)
+        found = check(path.ovs)["handshakes"]
+    finally:
+        path.ovs.bind("blue", "vnet0", "vnet1")
+        path.ovs.del_tenant("green")
+    message = "green: none of 1 connections has found AC/DC at the other end"
+    assert (WARNING, message) in found
+
+
+def test_connections_that_are_not_tracked(ovs: Ovs) -> None:
+    wire = Wire(ovs)
+    wire.reset()
+    wire.set(**{"other_config:max-half-open": 1})
+    assert check(ovs)["table"] == [(OK, "netdev: 0 of 1048576 connections")]
+    wire.egress(Conn(wire).guest_syn())
+    wire.egress(Conn(wire).guest_syn())
+    assert (WARNING, "blue: untouched_half_open is 1") in check(ovs)["table"]
+
+
+def test_no_queue_here(switch: Ovs) -> None:
+    """tests/lab/inside/check.py has some."""
+    assert check(switch)["queues"] == [(OK, "nothing to say")]
+
+
+def test_which_module_runs(tmp_path: File) -> None:
+    """By its build ID, in a plain file and in a compressed one."""
+    program = runpy.run_path(str(CHECK))
+    mine, other = tmp_path / "mine.ko", tmp_path / "other.ko"
+    for path in (mine, other):
+        source = f'const char *name = "{path.stem}";'
+        words = ["gcc", "-shared", "-Wl,--build-id", "-x", "c", "-", "-o", str(path)]
+        subprocess.run(words, input=source, text=True, check=True)
+    note = tmp_path / "note"
+    section = f".note.gnu.build-id={note}"
+    subprocess.run(
+        ["objcopy", "-O", "binary", "--dump-section", section, mine, "/dev/null"], check=True
+    )
+    assert len(note.read_bytes()) > 16
+    for compressed in (False, True):
+        if compressed:
+            subprocess.run(["xz", mine, other], check=True)
+            mine, other = tmp_path / "mine.ko.xz", tmp_path / "other.ko.xz"
+        assert program["is_module"](note.read_bytes(), mine)
+        assert not program["is_module"](note.read_bytes(), other)
+
+
+# What cannot be asked.
+
+
+def test_a_daemon_that_does_not_run(switch: Ovs) -> None:
+    switch.stop_vswitchd()
+    done = run(switch)
+    assert done.returncode == CRITICAL
+    assert done.stdout.startswith("ACDC CRITICAL - daemon: ")
+    assert json.loads(run(switch, "--json").stdout)["status"] == CRITICAL
+    switch.start_vswitchd()
+    assert run(switch).returncode == OK
+
+
+def test_a_daemon_that_hangs(switch: Ovs) -> None:
+    pid = switch.vswitchd_pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        done = run(switch, "--timeout", "1")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert done.returncode == CRITICAL, done.stdout
+
+
+def test_a_daemon_without_acdc(switch: Ovs) -> None:
+    """ovsdb-server knows as little of AC/DC as an unpatched ovs-vswitchd does."""
+    with pytest.raises(CommandError):
+        switch._run(switch.programs.appctl, "-t", switch.rundir / "ovsdb-server.ctl", "acdc/show")
+    link = switch.rundir / "other"
+    link.mkdir()
+    (link / "ovs-vswitchd.ctl").symlink_to(switch.rundir / "ovsdb-server.ctl")
+    done = run(switch, "--rundir", link)
+    assert done.returncode == CRITICAL
+    assert "is one without AC/DC" in done.stdout
+
+
+def test_a_database_that_does_not_run(switch: Ovs) -> None:
+    """The rest is said all the same."""
+    switch.stop_ovsdb()
+    try:
+        assert wrong(switch) == [("ports", UNKNOWN)]
+    finally:
+        switch.start_ovsdb()
+
+
+def test_wrong_arguments(switch: Ovs) -> None:
+    """Not 2, which is CRITICAL."""
+    done = run(switch, "--what")
+    assert done.returncode == UNKNOWN
+    assert "usage: acdc-check" in done.stderr
+    assert "Nagios" in run(switch, "--help").stdout
