@@ -5,6 +5,7 @@
 
 #include <sys/mman.h>
 
+#include "acdc-compat.h"
 #include "coverage.h"
 #include "dpif-netdev-private-dpcls.h"
 #include "dpif-netdev-private-flow.h"
@@ -398,6 +399,7 @@ acdc_conn_cache_find(struct acdc_conn_cache *cache,
         hits->flows[i] = path ? path->flow : NULL;
         if (OVS_LIKELY(path)) {
             hits->tcp_flags[i] = TCP_FLAGS(th->tcp_ctl);
+            acdc_packet_set_offloads(packet);
             n_hits++;
         }
     }

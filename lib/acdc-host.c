@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "acdc-arena.h"
+#include "acdc-compat.h"
 #include "acdc-netdev.h"
 #include "dp-packet.h"
 #include "ovs-rcu.h"
@@ -261,7 +262,7 @@ acdc_host_inject(struct acdc_pkt *like, unsigned int len)
     dp_packet_set_size(b, len);
     dp_packet_reset_offsets(b);
     dp_packet_reset_cutlen(b);
-    dp_packet_reset_offload(b);
+    acdc_packet_reset_offloads(b);
     b->packet_type = ((const struct dp_packet *) like->host)->packet_type;
 
     injected->items[injected->n].packet = b;

@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "acdc-arena.h"
+#include "acdc-compat.h"
 #include "acdc-dpif-provider.h"
 #include "coverage.h"
 #include "netdev.h"
@@ -260,10 +261,9 @@ acdc_netdev_process(struct acdc_port *port, enum acdc_dir dir,
                 ? pt_ns_type(b->packet_type) : UINT16_MAX;
             pkts[i].l3_ofs = 0;
         }
-        /* With userspace TSO, netdev-linux and vhost alike: the TCP checksum
-         * field holds the sum of the pseudo header, as in virtio. */
+        /* Only with userspace TSO, either. */
         pkts[i].gso = dp_packet_hwol_is_tso(b);
-        pkts[i].csum_partial = dp_packet_hwol_l4_is_tcp(b);
+        pkts[i].csum_partial = acdc_packet_csum_is_partial(b);
         pkts[i].host = b;
         pkts[i].aux = injected;
     }

@@ -13,6 +13,7 @@ lib_libopenvswitch_la_SOURCES += \
 	$(acdc_headers) \
 	lib/acdc-arena.c \
 	lib/acdc-arena.h \
+	lib/acdc-compat.h \
 	lib/acdc-conn-cache.c \
 	lib/acdc-conn-cache.h \
 	lib/acdc-dpif-provider.h \

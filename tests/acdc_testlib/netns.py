@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import os
 import select
+import socket
 import struct
 import subprocess
 import time
@@ -30,6 +31,7 @@ _IFF_NO_PI = 0x1000
 _IFF_VNET_HDR = 0x4000
 _TUN_F_CSUM, _TUN_F_TSO4, _TUN_F_TSO6 = 1, 2, 4
 VNET_HDR_LEN = 10
+_SOL_PACKET = 263
 
 DIE_WITH_PARENT = ["setpriv", "--pdeathsig", "KILL", "--"]
 
@@ -174,6 +176,25 @@ class Tap:
 
     def close(self) -> None:
         os.close(self.fd)
+
+
+class Device(Tap):
+    """A device that is there already: what is sent leaves by it, what comes in by it is
+    received.  Linux takes the VLAN tags out of that."""
+
+    _PACKET_IGNORE_OUTGOING = 23
+    _ETH_P_ALL = 3
+
+    def __init__(self, ns: Netns, name: str, mtu: int = 1500) -> None:
+        self.name = name
+        self.mtu = mtu
+        self.vnet_hdr = False
+        with ns.entered():
+            sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+        sock.setsockopt(_SOL_PACKET, self._PACKET_IGNORE_OUTGOING, 1)
+        sock.bind((name, self._ETH_P_ALL))
+        sock.setblocking(False)
+        self.fd = sock.detach()
 
 
 def marked(mark: str) -> list[str]:

@@ -69,7 +69,7 @@ class Wire:
         bridge = f"br{number}"
         ovs.add_bridge(bridge, normal=False)
         self.guest = ovs.add_tap(bridge, self.guest_name, mtu, vnet)
-        self.uplink = ovs.add_tap(bridge, self.uplink_name, mtu, vnet)
+        self.uplink = self.add_uplink(bridge, vnet)
         ovs.connect(bridge, self.guest_name, self.uplink_name)
         for name in (self.guest_name, self.uplink_name) if headers else ():
             match = f"in_port={ovs.ofport(name)},ip,nw_dst=192.0.2.1"
@@ -77,6 +77,9 @@ class Wire:
         self._settle = 0.0
         if datapath_type() == "system":
             self._warm_up()
+
+    def add_uplink(self, bridge: str, vnet: bool) -> Tap:
+        return self.ovs.add_tap(bridge, self.uplink_name, self.mtu, vnet)
 
     def _warm_up(self) -> None:
         """The kernel datapath sends the first packet of each kind by way of
