@@ -344,6 +344,13 @@ TIERS = [
         ("lab", "real stacks in virtual time", 25, run_lab, ("lab",)),
         ("fuzz", "random packets and messages; 10 minutes if alone", 20, None, ()),
         ("bench", "the benchmarks, briefly", 10, None, ()),
+        (
+            "packages",
+            "make deb, in Debian 13, over the distribution's Open vSwitch and back",
+            45,
+            None,
+            ("packages",),
+        ),
         ("qemu", "the kernel module in emulated machines; only by name", 120, None, ("qemu",)),
     )
 ]
@@ -393,6 +400,9 @@ def main() -> int:
     tiers = {tier.name: tier for tier in TIERS if tier.there}
     parser.add_argument("tiers", nargs="*", metavar="TIER", help=f"of: {' '.join(tiers)}")
     parser.add_argument("--list", action="store_true", help="list the tiers and exit")
+    parser.add_argument(
+        "--all", action="store_true", help="every tier, and of each the tests that take long"
+    )
     parser.add_argument("--keep", action="store_true", help="keep what tests leave behind")
     parser.add_argument(
         "-k", metavar="EXPR", default="", help="only tests that match, as pytest -k"
@@ -409,7 +419,9 @@ def main() -> int:
         parser.error(f"no such tier: {' '.join(unknown)}; there are {' '.join(tiers)}")
     if os.geteuid():
         parser.error("network namespaces and packages need root: sudo tests/run")
-    wanted = args.tiers or tiers.keys() - BY_NAME
+    wanted = args.tiers or (tiers.keys() if args.all else tiers.keys() - BY_NAME)
+    if args.all:
+        os.environ["ACDC_TEST_ALL"] = "1"
     if wanted == ["fuzz"]:
         os.environ.setdefault("ACDC_FUZZ_SECONDS", "600")
     chosen = [tier for tier in tiers.values() if tier.name in wanted]

@@ -267,7 +267,7 @@ def main() -> int:
     try:
         args.output.mkdir(parents=True, exist_ok=True)
         log = args.output / "build.log"
-        if not args.skip_build:
+        if not args.skip_build and not prepare.is_package():
             log.write_text("")
             if not args.skip_install:
                 prepare.install(log)

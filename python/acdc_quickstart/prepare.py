@@ -24,6 +24,11 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def is_package() -> bool:
+    """Debian's package acdc-tools, whose Open vSwitch is installed, and not a clone."""
+    return not (TOP / "boot.sh").exists()
+
+
 def owner() -> tuple[int, int]:
     """Whose the checkout is: with sudo the build is theirs, not root's."""
     status = TOP.stat()

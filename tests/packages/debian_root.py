@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Roots of Debian releases, made by mmdebstrap: one to build packages in, another that
+is booted with its systemd and has Open vSwitch.  A booted one has namespaces of its own
+for everything, no network but its own, and ends with the test."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from acdc_testlib.netns import DIE_WITH_PARENT, wait_for
+
+MIRROR = "http://deb.debian.org/debian"
+PLACE, PREFIX = "/var/tmp", "acdc-root-"
+# mount --make-rprivate etc. run in a mount namespace of their own.
+CHROOT = r"""
+root=$1; shift
+mount --make-rprivate /
+mount -t proc proc "$root/proc"
+mount --rbind /sys "$root/sys"
+mount --rbind /dev "$root/dev"
+while [ "$1" != -- ]; do
+    mkdir -p "$root$2"; mount --bind "$1" "$root$2"; shift 2
+done
+shift
+exec chroot "$root" "$@"
+"""
+# Only the second hierarchy of cgroups, which systemd asks for, can be mounted beside
+# a host's first.
+BOOT = r"""
+root=$1
+mount --make-rprivate /
+mount --bind "$root" "$root"
+mount -t proc proc "$root/proc"
+mount -t sysfs -o ro sysfs "$root/sys"
+mount -t cgroup2 cgroup2 "$root/sys/fs/cgroup"
+mount -t tmpfs -o mode=755 tmpfs "$root/dev"
+for name in null zero full random urandom tty net/tun; do
+    mkdir -p "$root/dev/net"; touch "$root/dev/$name"; mount --bind "/dev/$name" "$root/dev/$name"
+done
+mkdir "$root/dev/pts" "$root/dev/shm"
+mount -t devpts -o newinstance,ptmxmode=0666 devpts "$root/dev/pts"
+ln -s pts/ptmx "$root/dev/ptmx"
+mount -t tmpfs tmpfs "$root/run"
+cd "$root" && mkdir -p old && pivot_root . old && umount -l old
+export container=acdc-test
+exec /lib/systemd/systemd
+"""
+
+
+def remove_stale_roots() -> None:
+    """Those of tests that were killed with SIGKILL; nothing runs in them any more."""
+    for path in Path(PLACE).glob(f"{PREFIX}[0-9]*-*"):
+        if not Path("/proc", path.name.removeprefix(PREFIX).split("-")[0]).exists():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+class DebianRoot:
+    """Use as a context manager."""
+
+    def __init__(self, release: str, *packages: str) -> None:
+        self.release = release
+        remove_stale_roots()
+        self._scratch = tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=PLACE)
+        self.path = Path(self._scratch.name) / "root"
+        self._init: subprocess.Popen[bytes] | None = None
+        include = [f"--include={','.join(packages)}"] if packages else []
+        security = f"deb http://deb.debian.org/debian-security {release}-security main"
+        done = subprocess.run(
+            [*DIE_WITH_PARENT, "mmdebstrap", "--variant=apt", "--quiet", *include, release,
+             self.path, f"deb {MIRROR} {release} main", security],
+            capture_output=True, text=True, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        if done.returncode:
+            self._scratch.cleanup()
+            raise RuntimeError(f"mmdebstrap {release}: {done.stderr}")
+        # Nothing that apt-get installs is started, except when booted.
+        policy = self.path / "usr/sbin/policy-rc.d"
+        policy.write_text("#!/bin/sh\nexit 101\n")
+        policy.chmod(0o755)
+
+    def __enter__(self) -> DebianRoot:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shut_down()
+        self._scratch.cleanup()
+
+    def run(
+        self,
+        *argv: str | Path,
+        mounts: dict[Path, str] | None = None,
+        env: dict[str, str] | None = None,
+        timeout: float = 300,
+    ) -> str:
+        """Runs a command in it, booted or not, and returns what it printed."""
+        if self._init:
+            prefix = ["nsenter", "--all", f"--target={self._pid1()}", "--", *DIE_WITH_PARENT]
+        else:
+            pairs = [str(x) for pair in (mounts or {}).items() for x in pair]
+            prefix = [*DIE_WITH_PARENT, "unshare", "--mount", "sh", "-ec", CHROOT, "sh"]
+            prefix += [str(self.path), *pairs, "--"]
+        settings = {
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": "/root",
+            "LC_ALL": "C.UTF-8",
+            "DEBIAN_FRONTEND": "noninteractive",
+            **(env or {}),
+        }
+        assignments = ["env", "-i", *(f"{k}={v}" for k, v in settings.items())]
+        done = subprocess.run(
+            [*prefix, *assignments, *map(str, argv)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, timeout=timeout,
+        )  # fmt: skip
+        if done.returncode:
+            raise RuntimeError(f"{argv}: exit {done.returncode}:\n{done.stdout[-8000:]}")
+        return done.stdout
+
+    def boot(self) -> None:
+        """Until its services are there."""
+        (self.path / "usr/sbin/policy-rc.d").unlink()
+        self._init = subprocess.Popen(
+            [*DIE_WITH_PARENT, "unshare", "--fork", "--kill-child", "--pid", "--mount", "--net",
+             "--uts", "--ipc", "--cgroup", "sh", "-ec", BOOT, "sh", self.path],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        wait_for("systemd", self._is_up, timeout=90, interval=0.2)
+
+    def _pid1(self) -> int:
+        assert self._init
+        children = Path(f"/proc/{self._init.pid}/task/{self._init.pid}/children").read_text()
+        return int(children.split()[0])
+
+    def _is_up(self) -> bool:
+        with contextlib.suppress(RuntimeError, IndexError, OSError):
+            # The exit status tells "degraded" too.
+            return "running" in self.run("sh", "-c", "systemctl is-system-running || :")
+        return False
+
+    def shut_down(self) -> None:
+        if self._init:
+            self._init.kill()
+            self._init.wait()
+            self._init = None
+
+
+@dataclass
+class Built:
+    """Where packages were built, and they."""
+
+    root: DebianRoot
+    debs: Path
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(path.name for path in self.debs.glob("*.deb"))
+
+
+def ccache() -> dict[Path, str]:
+    """The host's cache of compilers' results, if it has one."""
+    path = Path(os.environ.get("CCACHE_DIR", Path.home() / ".cache/ccache"))
+    return {path: "/var/cache/ccache"} if shutil.which("ccache") and path.is_dir() else {}

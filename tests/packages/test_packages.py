@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The packages of `make deb`, as an operator meets them: over the distribution's Open
+vSwitch that runs, and back to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from debian_root import Built, DebianRoot
+
+INSIDE = Path(__file__).with_name("inside.py")
+BASE = ["systemd", "systemd-sysv", "dbus", "iproute2", "python3", "procps", "ethtool"]
+PACKAGES = ["openvswitch-switch", "openvswitch-common"]
+# What an operator has put there, not what Open vSwitch tells.
+COLUMNS = {
+    "open_vswitch": "_uuid,bridges,external_ids,other_config",
+    "bridge": "_uuid,name,ports,datapath_type,fail_mode,other_config,external_ids",
+    "port": "_uuid,name,interfaces,tag,other_config,external_ids",
+    "interface": "_uuid,name,type,options,other_config,external_ids",
+}
+NETWORK = """
+ovs-vsctl add-br br0 -- set bridge br0 datapath_type=netdev fail_mode=secure \
+    -- set open_vswitch . external_ids:owner=operator
+for n in 1 2; do
+    ip netns add g$n
+    ip link add vnet$n type veth peer name eth0 netns g$n
+    ip -n g$n address add 10.0.0.$n/24 dev eth0
+    ip -n g$n link set eth0 up
+    ip link set vnet$n up
+    ethtool -K vnet$n tx off tso off gso off gro off
+    ip netns exec g$n ethtool -K eth0 tx off tso off gso off gro off
+    ovs-vsctl add-port br0 vnet$n -- set interface vnet$n ofport_request=$n \
+        external_ids:iface-id=guest$n
+done
+"""
+# The fabric marks all that its guests send.
+FLOWS = """
+ovs-ofctl add-flow br0 'priority=2,in_port=1,tcp,actions=mod_nw_ecn:3,output:2'
+ovs-ofctl add-flow br0 'priority=1,in_port=1,actions=output:2'
+ovs-ofctl add-flow br0 'priority=1,in_port=2,actions=output:1'
+"""
+
+
+def database(host: DebianRoot) -> dict[str, object]:
+    def rows(table: str, columns: str) -> object:
+        text = host.run("ovs-vsctl", "--format=json", f"--columns={columns}", "list", table)
+        return sorted(map(str, json.loads(text)["data"]))
+
+    return {table: rows(table, columns) for table, columns in COLUMNS.items()}
+
+
+def version(host: DebianRoot, package: str = "openvswitch-switch") -> str:
+    return host.run("dpkg-query", "-W", "-f", "${Version}", package)
+
+
+def transfer(host: DebianRoot) -> None:
+    assert int(host.run("python3", "/root/inside.py")) == 8 << 20
+
+
+def is_fine(host: DebianRoot) -> None:
+    for unit in ("openvswitch-switch", "ovsdb-server", "ovs-vswitchd"):
+        assert host.run("systemctl", "is-active", unit).strip() == "active"
+
+
+# The tests of packets that are most about what differs between versions.
+SHORT = [
+    "tests/packet/test_offload.py",
+    "tests/packet/test_good_checksums.py",
+    "tests/packet/test_checksums.py",
+    "tests/system/test_tso.py",
+]
+TEST_PACKAGES = (
+    "python3-pytest python3-hypothesis python3-scapy python3-openvswitch iperf3 iputils-ping"
+    " ethtool tcpdump socat netcat-openbsd net-tools"
+).split()
+
+
+@pytest.fixture(scope="module")
+def host(built: Built) -> Iterator[DebianRoot]:
+    """The distribution's Open vSwitch with a bridge, guests and flows, and our packages
+    in /debs.  It could reach no archive: what it needs of that is in its cache."""
+    with DebianRoot(built.root.release, *BASE, *PACKAGES) as root:
+        root.run("apt-get", "update")
+        root.run("apt-get", "install", "-y", "--reinstall", "--download-only", *PACKAGES)
+        shutil.copytree(
+            built.debs, root.path / "debs", ignore=shutil.ignore_patterns("openvswitch")
+        )
+        shutil.copy(INSIDE, root.path / "root/inside.py")
+        root.boot()
+        is_fine(root)
+        root.run("sh", "-ec", NETWORK + FLOWS)
+        yield root
+
+
+def test_what_is_built(built: Built) -> None:
+    """The names are the distribution's, the version sorts behind what it replaces."""
+    names = {name.split("_")[0] for name in built.names}
+    assert names == {
+        *PACKAGES, "openvswitch-switch-dpdk", "openvswitch-acdc-dkms", "acdc-tools",
+    }  # fmt: skip
+    policy = built.root.run("apt-cache", "policy", "openvswitch-switch")
+    match = re.search(r"Candidate: (\S+)", policy)
+    assert match
+    theirs = match[1]
+    (ours,) = {n.split("_")[1] for n in built.names if n.startswith("openvswitch-switch")}
+    assert ours.startswith(f"{theirs}+acdc")
+    built.root.run("dpkg", "--compare-versions", ours, "gt", theirs)
+
+
+def test_lintian(built: Built) -> None:
+    report = built.root.run(
+        "sh", "-c", "cd /src/build/deb && lintian --allow-root --fail-on error *.deb 2>&1"
+    )
+    assert not re.findall(r"^E: .*", report, re.M), report
+
+
+def test_the_programs(built: Built) -> None:
+    """Those of the packages, with DPDK, pass the tests of packets."""
+    root = built.root
+    debs = [
+        f"/src/build/deb/{n}"
+        for n in built.names
+        if n.startswith("openvswitch-") and "dkms" not in n
+    ]
+    root.run("apt-get", "install", "-y", "--no-install-recommends", *debs, *TEST_PACKAGES)
+    dpdk = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
+    env = (root.path / "src/debian/env").read_text()
+    env = re.sub(r"^OVS_VSWITCHD=.*", f"OVS_VSWITCHD={dpdk}\nOVS_DPDK=shared", env, flags=re.M)
+    (root.path / "root/env").write_text(env)
+    tests = ["tests/packet", "tests/system"] if os.environ.get("ACDC_TEST_ALL") else SHORT
+    command = ["python3", "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *tests]
+    out = root.run("sh", "-c", f"cd /src && {' '.join(command)} 2>&1",
+                   env={"ACDC_ENV": "/root/env"}, timeout=3600)  # fmt: skip
+    assert re.search(r"\d+ passed", out)
+    assert "without DPDK" not in out
+
+
+def test_over_the_distributions_and_back(built: Built, host: DebianRoot) -> None:
+    theirs = version(host)
+    transfer(host)
+    before = database(host)
+    flows = host.run("ovs-ofctl", "--no-stats", "dump-flows", "br0")
+
+    debs = [f"/debs/{n}" for n in built.names if "dpdk" not in n and "dkms" not in n]
+    install = ["apt-get", "install", "-y", "--no-install-recommends"]
+    host.run(*install, *debs)
+    assert version(host).startswith(f"{theirs}+acdc")
+    is_fine(host)
+    assert database(host) == before
+    # As with the distribution's own updates, who has set flows by hand sets them again.
+    host.run("sh", "-ec", FLOWS)
+    assert host.run("ovs-ofctl", "--no-stats", "dump-flows", "br0") == flows
+    transfer(host)
+
+    host.run("ovs-vsctl", "create", "acdc", "name=blue")
+    for name in ("vnet1", "vnet2"):
+        host.run("ovs-vsctl", "set", "interface", name, "other_config:acdc-tenant=blue")
+    transfer(host)
+    shown = json.loads(host.run("ovs-appctl", "acdc/show", "blue", "--json"))
+    (tenant,) = shown["tenants"] if isinstance(shown, dict) else shown
+    counters = {name: int(value) for name, value in tenant["counters"].items()}
+    assert counters["flows_capable"] == 2
+    assert counters["ce_packets"] > 100
+    assert counters["cuts_ecn"] > 0
+    assert counters["window_rewritten"] > 0
+    assert "no module" in host.run("acdc-dkms", "status")
+
+    for name in ("vnet1", "vnet2"):
+        host.run("ovs-vsctl", "remove", "interface", name, "other_config", "acdc-tenant")
+    host.run("apt-get", "remove", "-y", "acdc-tools")
+    host.run(*install, "--allow-downgrades", *(f"{name}={theirs}" for name in PACKAGES))
+    assert version(host) == theirs
+    is_fine(host)
+    assert "acdc" not in host.run("ovsdb-client", "list-tables").lower()
+    assert database(host) == before
+    host.run("sh", "-ec", FLOWS)
+    transfer(host)
+
+
+def test_the_module(built: Built) -> None:
+    """DKMS builds it for the release's kernel from the package's sources, and removes it
+    with the package."""
+    root = built.root
+    root.run("apt-get", "install", "-y", "--no-install-recommends", "linux-headers-amd64")
+    (headers,) = (root.path / "lib/modules").glob("*/build")
+    kernel = headers.parent.name
+    debs = [f"/src/build/deb/{n}" for n in built.names if "dkms" in n or "acdc-tools" in n]
+    root.run("apt-get", "install", "-y", "--no-install-recommends", *debs, timeout=900)
+    version = (root.path / "src/configure.ac").read_text().split("[acdc], [")[1].split("]")[0]
+    module = f"acdc-openvswitch/{version}"
+    if f"{module}, {kernel}" not in root.run("dkms", "status"):
+        # That of a kernel that does not run is left to dkms autoinstall.
+        root.run("dkms", "install", module, "-k", kernel, timeout=900)
+    found = root.run("modinfo", "-k", kernel, "-F", "filename", "openvswitch").strip()
+    assert f"/lib/modules/{kernel}/updates/dkms/openvswitch.ko" in found
+    assert f"in DKMS: {version}" in root.run("acdc-dkms", "status", "-k", kernel)
+    signer = root.run("modinfo", "-F", "signer", found).strip()
+    assert signer == "DKMS module signing key", signer
+    root.run("apt-get", "remove", "-y", "openvswitch-acdc-dkms")
+    assert not list((root.path / "lib/modules").glob("*/updates/dkms/*.ko*"))
