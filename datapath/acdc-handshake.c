@@ -108,11 +108,12 @@ align_mss(struct acdc_pkt *p)
 }
 
 /* In a handshake. */
-static uint8_t
+static enum acdc_algorithm
 expected_algorithm(const struct acdc_flow *f, const struct acdc_params *params)
 {
-    return f->flags & ACDC_F_PEER ? params->algorithm
-                                  : (uint8_t) acdc_flow_algorithm(f, params);
+    return f->flags & ACDC_F_PEER
+           ? (enum acdc_algorithm) params->algorithm
+           : acdc_flow_algorithm(f, params);
 }
 
 /* Scale and MSS for the guest in the SYN or SYN-ACK of the peer. */
@@ -120,7 +121,7 @@ static void
 adapt_options(struct acdc_ctx *ctx, struct acdc_flow *f,
               const struct acdc_params *params, struct acdc_pkt *p)
 {
-    uint8_t algorithm = expected_algorithm(f, params);
+    enum acdc_algorithm algorithm = expected_algorithm(f, params);
     bool align = params->align_mss && acdc_params_enforce(params)
                  && algorithm != ACDC_ALG_NONE;
 
@@ -155,7 +156,7 @@ static void
 limit_window(struct acdc_ctx *ctx, struct acdc_flow *f,
              const struct acdc_params *params, struct acdc_pkt *p)
 {
-    uint8_t algorithm = expected_algorithm(f, params);
+    enum acdc_algorithm algorithm = expected_algorithm(f, params);
     struct acdc_facts facts;
     struct acdc_law law;
 
