@@ -16,7 +16,6 @@ from pathlib import Path
 
 from acdc_testlib.netns import DIE_WITH_PARENT, wait_for
 
-MIRROR = "http://deb.debian.org/debian"
 PLACE, PREFIX = "/var/tmp", "acdc-root-"
 # mount --make-rprivate etc. run in a mount namespace of their own.
 CHROOT = r"""
@@ -71,10 +70,9 @@ class DebianRoot:
         self.path = Path(self._scratch.name) / "root"
         self._init: subprocess.Popen[bytes] | None = None
         include = [f"--include={','.join(packages)}"] if packages else []
-        security = f"deb http://deb.debian.org/debian-security {release}-security main"
         done = subprocess.run(
             [*DIE_WITH_PARENT, "mmdebstrap", "--variant=apt", "--quiet", *include, release,
-             self.path, f"deb {MIRROR} {release} main", security],
+             self.path],
             capture_output=True, text=True, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         if done.returncode:
