@@ -32,7 +32,7 @@ strip_forged(struct acdc_ctx *ctx, struct acdc_pkt *p)
  * tells (as D-SACK tells the guest, RFC 3708), and until an ACK comes the
  * window cannot be changed anyway.  Reset for nothing to one segment, it would
  * wait for that delayed ACK again with each segment that follows. */
-static ACDC_NOINLINE void
+static void
 note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
                     const struct acdc_params *params,
                     const struct acdc_pkt *p, uint32_t end)
@@ -78,6 +78,31 @@ drop_policed(struct acdc_ctx *ctx, struct acdc_pkt *p)
     p->verdict = ACDC_DROP;
 }
 
+/* Whether data from 'seq' on probes a closed window, as most stacks do with one byte
+ * of new data (RFC 9293 section 3.8.6.1): it begins where all ends that the peer
+ * ever offered. */
+static inline bool
+is_window_probe(const struct acdc_flow *f, uint32_t seq)
+{
+    return (f->flags & ACDC_F_EDGE) && !seq_before(seq, f->peer_edge);
+}
+
+/* Data that the guest sent before.  Of a window probe the answer says nothing of
+ * loss, nor of time.  Nor of one whose answer, an open window, was seen here and did
+ * not get to the guest: a byte, and nothing else is in flight. */
+static ACDC_NOINLINE void
+repeat_data(struct acdc_ctx *ctx, struct acdc_flow *f,
+            const struct acdc_params *params, const struct acdc_pkt *p,
+            uint32_t end)
+{
+    if (is_window_probe(f, p->seq)
+        || (p->payload == 1 && p->seq == f->snd_una && end == f->snd_nxt)) {
+        f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;
+    } else if (p->payload) {
+        note_retransmission(ctx, f, params, p, end);
+    }
+}
+
 /* Data or FIN of the guest, up to 'end', which is not dropped: how far it sent, and
  * what that says. */
 static inline void
@@ -99,9 +124,7 @@ follow_data(struct acdc_ctx *ctx, struct acdc_flow *f,
         return;
     }
     if (!seq_after(end, f->snd_nxt)) {
-        if (p->payload) {
-            note_retransmission(ctx, f, params, p, end);
-        }
+        repeat_data(ctx, f, params, p, end);
     } else {
         if (f->snd_nxt == f->snd_una
             && acdc_flow_is_overdue(ctx, f)) {
@@ -112,7 +135,7 @@ follow_data(struct acdc_ctx *ctx, struct acdc_flow *f,
         }
         if (f->flags & ACDC_F_RTT_NEXT) {
             f->flags ^= ACDC_F_RTT_NEXT;
-            if (!(f->flags & ACDC_F_DOUBT)) {
+            if (!(f->flags & ACDC_F_DOUBT) && !is_window_probe(f, p->seq)) {
                 f->flags |= ACDC_F_RTT_PENDING;
                 f->rtt_us = ctx->now_us & 0xffffff;
             }

@@ -71,13 +71,17 @@ acdc_flow_start_law(const struct acdc_ctx *ctx, struct acdc_flow *f,
 
 /* An estimate of the guest's retransmission timeout.  It is at least 4
  * smoothed round-trip times where the variation is small (RFC 6298 has
- * srtt + 4 * rttvar), and above a tail loss probe's 2 (RFC 8985). */
+ * srtt + 4 * rttvar), and above a tail loss probe's 2 (RFC 8985).  Before the first
+ * round-trip time it is a second (RFC 6298 section 2.1). */
 uint32_t
 acdc_flow_rto_ms(const struct acdc_flow *f)
 {
     struct acdc_flow_in *in = acdc_flow_in(f);
     uint32_t rto = in->srtt_us8 / 2 / 1000;
 
+    if (!in->srtt_us8) {
+        return ACDC_RTO_FIRST_MS;
+    }
     return rto > ACDC_RTO_MIN_MS ? rto : ACDC_RTO_MIN_MS;
 }
 

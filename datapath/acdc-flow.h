@@ -21,6 +21,7 @@ enum {
     ACDC_IDLE_EVICT_MS = 60 * 1000, /* An established flow this idle goes when
                                      * the table is full. */
     ACDC_RTO_MIN_MS = 10,           /* The least RTO tuned for datacenters. */
+    ACDC_RTO_FIRST_MS = 1000,       /* RFC 6298, before there is a sample. */
     ACDC_DUPTHRESH = 3,             /* RFC 5681. */
     ACDC_SYN_PLAIN_MS = 1500,       /* So long after the first one a SYN goes
                                      * without option and ECT: something on the
@@ -67,6 +68,8 @@ enum {
                                  * anyway (TCP_MAX_QUICKACKS). */
     ACDC_DELAYS = 31,           /* The far guest did not acknowledge at once
                                  * what had CWR when it mattered. */
+    ACDC_PROMPT_UNTIMED = 30,   /* The round-trip time is still the
+                                 * handshake's. */
     ACDC_DELAYED_ACK_US = 5000, /* Less than any stack's timer for them. */
     ACDC_RTT_BUCKETS = 192,         /* 8 an octave, from 1 us. */
     ACDC_RTT_SKEW_US = 1000000,     /* As ACDC_CLOCK_SKEW_MS, of what is timed:
@@ -190,7 +193,8 @@ struct acdc_flow_in {
                                  * acdc_flow_find(). */
     uint32_t prompt_acks : 5;   /* Of one segment, in a row, up to
                                  * ACDC_PROMPT_ACKS, see
-                                 * acdc_flow_is_prompt(); or ACDC_DELAYS. */
+                                 * acdc_flow_is_prompt(); or ACDC_DELAYS,
+                                 * or ACDC_PROMPT_UNTIMED. */
     uint32_t unheard : 1;       /* With ACDC_F_UNHEARD: already for two ticks. */
     uint32_t tx_beyond;         /* See acdc_flow_tx_total(). */
     uint32_t right_edge;        /* Highest ever offered to the guest. */

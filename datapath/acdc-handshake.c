@@ -302,6 +302,20 @@ restart(struct acdc_ctx *ctx, struct acdc_flow *f)
     ACDC_COUNT(ctx, FLOWS_CREATED, 1);
 }
 
+/* The guest's SYN or SYN-ACK is timed: its answer gives the first round-trip time
+ * (RFC 6298 section 2.2).  Not if it was sent before, Karn's rule. */
+static void
+time_handshake(const struct acdc_ctx *ctx, struct acdc_flow *f)
+{
+    f->flags &= ~(uint32_t) (ACDC_F_RTT_PENDING | ACDC_F_RTT_NEXT);
+    if (acdc_flow_in(f)->n_syns == 1) {
+        f->flags |= ACDC_F_RTT_PENDING;
+        f->rtt_us = ctx->now_us & 0xffffff;
+    } else if (f->flags & ACDC_F_LAW) {
+        acdc_flow_time_next(f);
+    }
+}
+
 /* Whether a SYN is one that belongs to the live connection 'f', sent again. */
 static bool
 is_syn_again(const struct acdc_ctx *ctx, const struct acdc_flow *f,
@@ -401,6 +415,7 @@ acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     if (in->n_syns < ACDC_SYNS_MAX) {
         in->n_syns++;
     }
+    time_handshake(ctx, f);
     f->snd_una = p->seq;
     acdc_flow_set_tx_total(f, total + p->payload);
     note_options(f, p, true);
@@ -552,6 +567,7 @@ acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
         acdc_flow_set_counted(ctx, f, false);
         acdc_flow_start_law(ctx, f, params);
     }
+    time_handshake(ctx, f);
     return true;
 }
 
@@ -578,6 +594,7 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
 {
     struct acdc_flow_in *in = acdc_flow_in(f);
     uint32_t end = p->seq + 1 + p->payload;
+    uint32_t total;
 
     if (!acdc_pkt_maybe_intact(p)) {
         accept_offer(ctx, p);
@@ -606,7 +623,12 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
     if (accept_offer(ctx, p)) {
         f->flags |= ACDC_F_PEER;
     }
-    f->snd_una = p->ack;
+    /* What data of the SYN it does not acknowledge was not taken: the guest sends
+     * that with the first of its data (RFC 7413 section 4.2.2).  But it was sent. */
+    acdc_flow_take_first_rtt(ctx, f, params);
+    total = acdc_flow_tx_total(f);
+    f->snd_una = f->snd_nxt = p->ack;
+    acdc_flow_set_tx_total(f, total);
     note_path(ctx, f, p);
     acdc_flow_establish(ctx, f);
     /* The other end answers with the capability if a SYN with it arrived,

@@ -129,25 +129,15 @@ note_silence(const struct steps *s, uint32_t acked)
     }
 }
 
-uint32_t
-acdc_flow_sample_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
-                     const struct acdc_params *params, uint32_t ack)
+/* Takes the round-trip time of what is timed, which this packet answers. */
+static uint32_t
+take_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
+         const struct acdc_params *params)
 {
     struct acdc_flow_in *in = acdc_flow_in(f);
-    uint32_t rtt, srtt_us8 = in->srtt_us8;
-    bool pending = f->flags & ACDC_F_RTT_PENDING;
+    uint32_t srtt_us8 = in->srtt_us8;
+    uint32_t rtt = (ctx->now_us - f->rtt_us) & 0xffffff;
 
-    if ((pending || acdc_law_is_held(&in->law))
-        && !seq_after(ack, in->law.timed_end)) {
-        return 0;
-    }
-    /* The law would do so with this ACK anyway. */
-    acdc_law_leave_cut(&in->law, ack);
-    acdc_flow_time_next(f);
-    if (!pending) {
-        return 0;
-    }
-    rtt = (ctx->now_us - f->rtt_us) & 0xffffff;
     /* Another thread's clock may be a little behind. */
     if (!rtt || rtt > 0xffffff - ACDC_RTT_SKEW_US) {
         rtt = 1;
@@ -167,6 +157,46 @@ acdc_flow_sample_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
     return rtt;
 }
 
+uint32_t
+acdc_flow_sample_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
+                     const struct acdc_params *params, uint32_t ack)
+{
+    struct acdc_flow_in *in = acdc_flow_in(f);
+    bool pending = f->flags & ACDC_F_RTT_PENDING;
+
+    if ((pending || acdc_law_is_held(&in->law))
+        && !seq_after(ack, in->law.timed_end)) {
+        return 0;
+    }
+    /* The law would do so with this ACK anyway. */
+    acdc_law_leave_cut(&in->law, ack);
+    acdc_flow_time_next(f);
+    if (!pending) {
+        return 0;
+    }
+    if (acdc_unlikely(in->prompt_acks == ACDC_PROMPT_UNTIMED)) {
+        /* The handshake's round trip was of small packets; this is the first of
+         * data. */
+        in->prompt_acks = 0;
+        in->srtt_us8 = 0;
+    }
+    return take_rtt(ctx, f, params);
+}
+
+void
+acdc_flow_take_first_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
+                         const struct acdc_params *params)
+{
+    /* What took no time at all was not measured. */
+    if ((f->flags & ACDC_F_RTT_PENDING)
+        && f->rtt_us != (ctx->now_us & 0xffffff)) {
+        take_rtt(ctx, f, params);
+        acdc_flow_in(f)->prompt_acks = ACDC_PROMPT_UNTIMED;
+    }
+    f->active = (uint16_t) ctx->now_ms;
+    acdc_flow_time_next(f);
+}
+
 /* Whether the far guest acknowledges at once what solicit_ack() sends.  One that
  * does not acknowledges two segments together, and one alone for a timer's sake
  * or for a while after the handshake: hence many in a row, each with more still in
@@ -183,22 +213,45 @@ note_prompt_ack(const struct steps *s, uint32_t acked)
     if (acked > f->mss) {
         in->prompt_acks = 0;
     } else if (f->snd_una != f->snd_nxt) {
-        in->prompt_acks++;
+        in->prompt_acks = in->prompt_acks % ACDC_PROMPT_UNTIMED + 1u;
         if (acdc_flow_is_prompt(f)) {
             ACDC_COUNT(s->ctx, FLOWS_PROMPT, 1);
         }
     }
 }
 
+/* An ACK that carries SACK blocks says by them what arrived beyond a hole, and all
+ * of it again each time: it counts for as many duplicate ACKs as full segments or
+ * blocks that it says (RFC 6675 section 4, IsLost()).  One that says nothing new is
+ * no duplicate (section 2), nor what came twice (D-SACK, RFC 2883).  True if there
+ * are more than before. */
+static bool
+count_duplicate(struct acdc_flow *f, const struct acdc_pkt *p, bool duplicate)
+{
+    unsigned int n = f->dupacks + duplicate;
+
+    if (p->opt_flags & ACDC_O_SACK) {
+        n = acdc_pkt_sacked_segments(p, f->snd_una, f->snd_nxt, f->mss);
+    }
+    n = n < ACDC_DUPACKS_MAX ? n : ACDC_DUPACKS_MAX;
+    if (n <= f->dupacks) {
+        return false;
+    }
+    f->dupacks = n & ACDC_DUPACKS_MAX;
+    return true;
+}
+
 /* Three duplicate ACKs, or as much beyond the hole in SACK blocks. */
 static bool
-shows_loss(struct acdc_flow *f, const struct acdc_pkt *p, bool duplicate)
+shows_loss(const struct acdc_ctx *ctx, struct acdc_flow *f,
+           const struct acdc_pkt *p, bool duplicate)
 {
-    if (duplicate && f->dupacks < ACDC_DUPACKS_MAX) {
-        f->dupacks++;
-    }
-    if (f->dupacks == ACDC_DUPTHRESH) {
-        return true;
+    if (count_duplicate(f, p, duplicate)) {
+        /* What arrives shows that the guest's timer has no reason to expire. */
+        f->active = (uint16_t) ctx->now_ms;
+        if (f->dupacks >= ACDC_DUPTHRESH) {
+            return true;
+        }
     }
     if ((p->opt_flags & ACDC_O_SACK) && !(f->flags & ACDC_F_SACK_LOSS)
         && seq_after(acdc_pkt_sack_edge(p, f->snd_una, f->snd_nxt),
@@ -317,8 +370,10 @@ process_ack(struct steps *s)
         acked = 0;
     } else if (!acked && !(f->flags & ACDC_F_BEHIND) && pure
                && f->snd_nxt != f->snd_una) {
-        kind = acdc_pkt_window(p) == s->in->peer_window ? IS_DUPLICATE
-               : !(p->opt_flags & ACDC_O_SACK) ? IS_UPDATE : 0;
+        /* Of a closed window it is the answer to a probe. */
+        kind = acdc_pkt_window(p) != s->in->peer_window
+               ? (p->opt_flags & ACDC_O_SACK ? 0 : IS_UPDATE)
+               : acdc_pkt_window(p) ? IS_DUPLICATE : 0;
     }
     if (acked) {
         rtt_us = take_ack(s, acked);
@@ -326,7 +381,7 @@ process_ack(struct steps *s)
     if (s->report != REPORT_GOOD && acked) {
         go_without_report(s, acked);
     }
-    loss = f->snd_nxt != f->snd_una && shows_loss(f, p, kind & IS_DUPLICATE);
+    loss = f->snd_nxt != f->snd_una && shows_loss(s->ctx, f, p, kind & IS_DUPLICATE);
     more_lost = note_lost(s);
     if (acked || s->total || loss) {
         tell_law(s, acked, rtt_us, loss, more_lost);
@@ -620,6 +675,7 @@ acdc_ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
     if ((f->flags & ACDC_F_LAW) && acdc_flow_in_handshake(f)
         && (p->tcp_flags & ACDC_TCP_ACK) && acknowledges_new(f, p->ack)) {
         acdc_flow_establish(ctx, f);
+        acdc_flow_take_first_rtt(ctx, f, params);
     }
     if (!((f->flags & ACDC_F_OFFERED) && (f->flags & ACDC_F_PEER)
           ? undress(&s) : strip_foreign(&s))) {

@@ -35,7 +35,8 @@ acdc_law_floor(const struct acdc_facts *e)
 void
 acdc_law_clamp(struct acdc_law *l, const struct acdc_facts *e)
 {
-    uint32_t floor = l->timed_out ? e->mss : acdc_law_floor(e);
+    uint32_t floor = l->timed_out && !e->params->min_window
+                     ? e->mss : acdc_law_floor(e);
     uint32_t cap = acdc_law_cap(e->params, e->mss);
 
     if (l->wnd < floor) {

@@ -61,13 +61,16 @@ acdc_pkt_sack_edge(const struct acdc_pkt *p, uint32_t una, uint32_t nxt)
     return edge;
 }
 
-uint32_t
-acdc_pkt_sacked(const struct acdc_pkt *p, uint32_t una, uint32_t nxt)
+/* Of (una, nxt], '*n_blocks' blocks. */
+static uint32_t
+sum_sacked(const struct acdc_pkt *p, uint32_t una, uint32_t nxt,
+           unsigned int *n_blocks)
 {
     const uint8_t *opt = acdc_pkt_tcp(p) + p->sack_ofs;
     uint32_t sum = 0, before_left = 0, before_right = 0;
     unsigned int i;
 
+    *n_blocks = 0;
     if (!(p->opt_flags & ACDC_O_SACK)) {
         return 0;
     }
@@ -77,15 +80,35 @@ acdc_pkt_sacked(const struct acdc_pkt *p, uint32_t una, uint32_t nxt)
 
         if (left < right && right <= nxt - una) {
             sum += right - left;
-            if (left <= before_left && before_right <= right) {
+            ++*n_blocks;
+            if (before_right && left <= before_left && before_right <= right) {
                 /* What came twice is part of the next block (RFC 2883). */
                 sum -= before_right - before_left;
+                --*n_blocks;
             }
             before_left = left;
             before_right = right;
         }
     }
     return sum < nxt - una ? sum : nxt - una;
+}
+
+uint32_t
+acdc_pkt_sacked(const struct acdc_pkt *p, uint32_t una, uint32_t nxt)
+{
+    unsigned int n_blocks;
+
+    return sum_sacked(p, una, nxt, &n_blocks);
+}
+
+unsigned int
+acdc_pkt_sacked_segments(const struct acdc_pkt *p, uint32_t una, uint32_t nxt,
+                         uint32_t mss)
+{
+    unsigned int n_blocks;
+    uint32_t n = sum_sacked(p, una, nxt, &n_blocks) / mss;
+
+    return n > n_blocks ? n : n_blocks;
 }
 
 /* The sum of the pseudo header (RFC 9293 section 3.1, RFC 8200 section 8.1) for

@@ -450,6 +450,9 @@ uint32_t acdc_pkt_sack_edge(const struct acdc_pkt *p, uint32_t una,
 /* Bytes of (una, nxt] that the SACK option says have arrived. */
 uint32_t acdc_pkt_sacked(const struct acdc_pkt *p, uint32_t una,
                          uint32_t nxt);
+/* Likewise full segments, or blocks if these are more. */
+unsigned int acdc_pkt_sacked_segments(const struct acdc_pkt *p, uint32_t una,
+                                      uint32_t nxt, uint32_t mss);
 
 /* Sends, before 'p', a FACK: the headers of 'p', without payload, with the
  * sequence number 'seq', the feedback option and the timestamps of 'p'.

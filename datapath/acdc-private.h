@@ -202,6 +202,11 @@ void acdc_icmp_ingress(struct acdc_ctx *, struct acdc_pkt *);
 bool acdc_path_has_room(const struct acdc_ctx *, uint32_t before,
                         uint32_t after);
 
+/* The guest's SYN or SYN-ACK is answered.  If it was timed takes that time, the
+ * first of the connection. */
+void acdc_flow_take_first_rtt(struct acdc_ctx *, struct acdc_flow *,
+                              const struct acdc_params *);
+
 /* Most packets need not write it. */
 static inline void
 acdc_flow_see(const struct acdc_ctx *ctx, struct acdc_flow *f)

@@ -18,8 +18,8 @@ What the description leaves open is read as follows.
   Bytes in flight are noted in units of 64, one of which may be begun.
 - Timeout: 1 segment; ssthresh is half the window, at least 2 segments, and
   stays when the timer expires again before the window has grown to the floor
-  (RFC 5681 section 3.1).  Until then the window may be below the floor, and a
-  cut does not raise it to it.
+  (RFC 5681 section 3.1).  Until then the window may be below a floor that nobody
+  asked for, and a cut does not raise it to it.
 - Cuts spread (not in the description): a cut by r on marks, outside of slow
   start, is one by d = min(4 r, max(r, 1/2)) with probability r / d; else the
   window stays.  Either way the cut is held.  The coin is a function of snd_nxt
@@ -115,7 +115,8 @@ class Law:
         return self.threshold if self.slow_start else self.wnd
 
     def clamp(self) -> None:
-        floor = self.mss if self.below_floor else self.floor
+        below = self.below_floor and not self.params.min_window
+        floor = self.mss if below else self.floor
         self.wnd = min(max(self.wnd, Fraction(floor)), Fraction(self.cap))
 
     def reduction(self) -> Fraction:

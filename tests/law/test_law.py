@@ -167,7 +167,8 @@ class Pair:
         self._env()
         self.engine.timeout()
         self.compare("timeout", before)
-        assert self.engine.wnd == min(self.mss, self.model.cap)
+        smallest = max(self.mss, self.model.params.min_window)
+        assert self.engine.wnd == min(smallest, self.model.cap)
 
     def idle(self) -> None:
         before = self.model.wnd
