@@ -13,6 +13,7 @@ ACDC_COUNTER(EGRESS_BYTES,      "egress_bytes",      "payload bytes from the gue
 ACDC_COUNTER(INGRESS_BYTES,     "ingress_bytes",     "payload bytes to the guest")
 ACDC_COUNTER(CE_PACKETS,        "ce_packets",        "packets that arrived marked CE")
 ACDC_COUNTER(CE_BYTES,          "ce_bytes",          "payload bytes that arrived marked CE")
+ACDC_COUNTER(ECN_REWRITTEN,     "ecn_rewritten",     "packets of the other end's vSwitch whose ECN field the path cleared or rewrote")
 ACDC_COUNTER(MARKED_ECT,        "marked_ect",        "packets that left marked ECT(0)")
 
 /* Flows. */

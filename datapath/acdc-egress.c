@@ -398,22 +398,35 @@ solicit_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
     ACDC_COUNT(ctx, SOLICITED, 1);
 }
 
+/* The reserved bits of a packet that the guest sent with 'ecn', and which is to be
+ * marked or not.  What the guest marked CE itself remains a mark, which the other end
+ * counts: else no switch could mark it. */
+static ACDC_ALWAYS_INLINE uint8_t
+reserved_ecn(const struct acdc_flow *f, uint8_t ecn, bool mark)
+{
+    uint8_t noted = !mark ? ACDC_ECN_CE : ecn == ACDC_ECN_CE ? ACDC_ECN_ECT0 : ecn;
+
+    if (f->flags & ACDC_F_NOT_ECT) {
+        noted = noted == ACDC_ECN_CE ? 0 : noted ? noted : ACDC_ECN_CE;
+    }
+    return (uint8_t) (noted << ACDC_RES_ECN_SHIFT);
+}
+
 /* A packet of a connection whose both ends have AC/DC. */
 static void
 dress(struct acdc_ctx *ctx, struct acdc_flow *f,
       const struct acdc_params *params, struct acdc_pkt *p)
 {
-    uint8_t codepoint = acdc_pkt_ecn(p);
-    bool mark = acdc_flow_marked(f, params) && codepoint != ACDC_ECN_CE;
-    uint8_t ecn = mark ? ACDC_ECN_ECT0 : codepoint;
-    uint8_t reserved = (uint8_t) ((mark ? codepoint : ACDC_ECN_CE)
-                                  << ACDC_RES_ECN_SHIFT);
+    bool mark = acdc_flow_marked(f, params);
+    uint8_t ecn = acdc_pkt_ecn(p);
+    uint8_t reserved = reserved_ecn(f, ecn, mark);
 
     if (!acdc_pkt_make_writable(p)) {
         ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
         return;
     }
-    if (mark) {
+    if (mark && ecn != ACDC_ECN_CE) {
+        ecn = ACDC_ECN_ECT0;
         ACDC_COUNT(ctx, MARKED_ECT, 1);
     }
     if (!p->payload && !(p->opt_flags & ACDC_O_FLAGS)

@@ -92,8 +92,9 @@ enum {
     ACDC_F_UNHEARD = 1 << 5,        /* The guest sent something, and nothing came,
                                      * see acdc_flow_note_sent(). */
     ACDC_F_WSCALE_PEER = 1 << 6,    /* Option on the peer's SYN. */
-    ACDC_F_SACK_GUEST = 1 << 7,
-    ACDC_F_SACK_PEER = 1 << 8,
+    ACDC_F_SACK = 1 << 7,           /* Option on the SYN; after the SYN-ACK: on
+                                     * both. */
+    ACDC_F_NOT_ECT = 1 << 8,        /* The other end has ACDC_CAP_NOT_ECT. */
     ACDC_F_ECN_SYN = 1 << 9,        /* ECN-setup SYN, RFC 3168. */
     ACDC_F_GUEST_ECN = 1 << 10,     /* And ECN-setup SYN-ACK. */
     ACDC_F_RTT_PENDING = 1 << 11,   /* A segment is being timed; then

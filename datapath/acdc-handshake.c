@@ -25,10 +25,14 @@ note_options(struct acdc_flow *f, const struct acdc_pkt *p, bool guest)
     /* Of the guest's SYNs and SYN-ACKs the peer may have got any: what one of
      * them had holds. */
     if (!guest) {
-        f->flags &= ~(uint32_t) (ACDC_F_WSCALE_PEER | ACDC_F_SACK_PEER);
+        f->flags &= ~(uint32_t) ACDC_F_WSCALE_PEER;
     }
-    if (p->opt_flags & ACDC_O_SACK_OK) {
-        f->flags |= guest ? ACDC_F_SACK_GUEST : ACDC_F_SACK_PEER;
+    if (!(p->opt_flags & ACDC_O_SACK_OK)) {
+        if (!guest || (p->tcp_flags & ACDC_TCP_ACK)) {
+            f->flags &= ~(uint32_t) ACDC_F_SACK;
+        }
+    } else if (!(p->tcp_flags & ACDC_TCP_ACK)) {
+        f->flags |= ACDC_F_SACK;
     }
     if (!guest) {
         f->flags |= p->opt_flags & ACDC_O_WSCALE ? ACDC_F_WSCALE_PEER : 0;
@@ -226,7 +230,7 @@ offer(struct acdc_ctx *ctx, struct acdc_flow *f,
         return false;
     }
     if (!acdc_pkt_make_writable(p)
-        || !acdc_pkt_add_capability(p, ctx->exid, 0)) {
+        || !acdc_pkt_add_capability(p, ctx->exid, ACDC_CAP_NOT_ECT)) {
         ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
         return false;
     }
@@ -240,21 +244,25 @@ offer(struct acdc_ctx *ctx, struct acdc_flow *f,
     return true;
 }
 
-/* Takes capability and mark off a SYN or SYN-ACK for the guest.  True if the
- * other end showed the capability. */
-static bool
+/* Takes capability and mark off a SYN or SYN-ACK for the guest.  Returns
+ * ACDC_F_PEER and ACDC_F_NOT_ECT as the other end showed. */
+static uint32_t
 accept_offer(struct acdc_ctx *ctx, struct acdc_pkt *p)
 {
-    bool capable = false;
+    uint32_t capable = 0;
     uint8_t codepoint;
 
     if (p->opt_flags & ACDC_O_CAPABILITY) {
-        capable = acdc_pkt_tcp(p)[p->cap_ofs + ACDC_OPT_BODY_OFS]
-                  >= ACDC_OPT_VERSION;
+        const uint8_t *body = acdc_pkt_tcp(p) + p->cap_ofs + ACDC_OPT_BODY_OFS;
+
+        if (body[0] >= ACDC_OPT_VERSION) {
+            capable = ACDC_F_PEER;
+            capable |= body[1] & ACDC_CAP_NOT_ECT ? ACDC_F_NOT_ECT : 0u;
+        }
     }
     if (!acdc_pkt_strip(p, ctx->exid)) {
         ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
-        return false;
+        return 0;
     }
     codepoint = (acdc_pkt_reserved(p) & ACDC_RES_ECN_MASK)
                 >> ACDC_RES_ECN_SHIFT;
@@ -457,11 +465,11 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         /* Sent again, the guest's answer was lost: what that settled stays.
          * Any other SYN is of neither flow, and nobody can reset their state
          * with a forged one. */
-        bool capable = accept_offer(ctx, p);
+        uint32_t capable = accept_offer(ctx, p);
 
         if (!(f->flags & ACDC_F_DEAD) && acdc_flow_is_irs(f, p->seq)) {
             acdc_flow_see(ctx, f);
-            f->flags |= capable ? ACDC_F_PEER : 0;
+            f->flags |= capable;
             repeat_options(f, p);
             limit_window(ctx, f, acdc_flow_params(ctx, f), p);
         }
@@ -483,9 +491,7 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     }
     params = acdc_flow_params(ctx, f);
     /* Also if this one, sent again, comes without the capability. */
-    if (accept_offer(ctx, p)) {
-        f->flags |= ACDC_F_PEER;
-    }
+    f->flags |= accept_offer(ctx, p);
     adapt_options(ctx, f, params, p);
     limit_window(ctx, f, params, p);
     in->out_window = acdc_pkt_window(p);
@@ -619,10 +625,8 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
     }
     f->rx_pending = 0;
     note_options(f, p, false);
-    f->flags &= ~(uint32_t) ACDC_F_PEER;
-    if (accept_offer(ctx, p)) {
-        f->flags |= ACDC_F_PEER;
-    }
+    f->flags &= ~(uint32_t) (ACDC_F_PEER | ACDC_F_NOT_ECT);
+    f->flags |= accept_offer(ctx, p);
     /* What data of the SYN it does not acknowledge was not taken: the guest sends
      * that with the first of its data (RFC 7413 section 4.2.2).  But it was sent. */
     acdc_flow_take_first_rtt(ctx, f, params);

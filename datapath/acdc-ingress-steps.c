@@ -532,6 +532,20 @@ note_told(const struct steps *s)
     }
 }
 
+/* Takes the guest's own ECN codepoint and clears the reserved bits. */
+static void
+hide_ecn(struct acdc_ctx *ctx, const struct acdc_flow *f, struct acdc_pkt *p)
+{
+    uint8_t ecn = ecn_for_guest(ctx, f, p);
+
+    if (acdc_pkt_reserved(p)) {
+        acdc_pkt_set_reserved(p, 0);
+    }
+    if (ecn != acdc_pkt_ecn(p)) {
+        acdc_pkt_set_ecn(p, ecn);
+    }
+}
+
 /* Takes off what the other end's vSwitch has put on the packet, and takes the
  * report.  False without memory. */
 static bool
@@ -565,7 +579,8 @@ undress(struct steps *s)
     }
     /* First, as a processor waits where it copies what it just wrote. */
     acdc_pkt_strip(p, ctx->exid);
-    count_received(ctx, f, p, is_dressed(f, p) && hide_ecn(p));
+    count_received(ctx, f, p, acdc_pkt_ecn(p) == ACDC_ECN_CE);
+    hide_ecn(ctx, f, p);
     return true;
 }
 

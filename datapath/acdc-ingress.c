@@ -73,7 +73,6 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
     uint32_t ce, total, new_ce, new_total, rtt_us = 0;
     uint16_t window;
     uint8_t ecn;
-    bool marked;
 
     /* Twins: is_plausible(), and process_ack() for what is no duplicate. */
     if ((p->opt_flags & ~(unsigned int) ACDC_O_TIMESTAMP) != ACDC_O_FEEDBACK
@@ -111,8 +110,8 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
     }
     window = usual_window(ctx, f, in, p);
     /* Twin: undress(). */
-    ecn = ecn_for_guest(p, &marked);
-    if (marked) {
+    ecn = ecn_for_guest(ctx, f, p);
+    if (acdc_pkt_ecn(p) == ACDC_ECN_CE) {
         ACDC_COUNT(ctx, CE_PACKETS, 1);
     }
     if (acdc_unlikely(!acdc_pkt_undress_ack(p, ecn, window))) {
@@ -129,16 +128,14 @@ usual_data(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
 {
     uint16_t window;
     uint8_t ecn;
-    bool ce;
 
     if ((p->opt_flags & ~(unsigned int) ACDC_O_TIMESTAMP)
         || p->seq != f->rcv_nxt || p->ack != f->snd_una
-        || f->snd_nxt != f->snd_una || !is_dressed(f, p)
-        || !acdc_pkt_make_writable(p)) {
+        || f->snd_nxt != f->snd_una || !acdc_pkt_make_writable(p)) {
         return false;
     }
-    ecn = ecn_for_guest(p, &ce);
-    count_received(ctx, f, p, ce);
+    ecn = ecn_for_guest(ctx, f, p);
+    count_received(ctx, f, p, acdc_pkt_ecn(p) == ACDC_ECN_CE);
     f->rcv_nxt += p->payload;
     window = usual_window(ctx, f, in, p);
     acdc_pkt_undress(p, ecn, window);
@@ -158,13 +155,14 @@ ingress_untracked(struct acdc_ctx *ctx, struct acdc_pkt *p)
         return;
     }
     if (reserved && acdc_pkt_make_writable(p)) {
-        /* Without a codepoint of the guest in them nobody knows whether the
-         * packet was marked by the other vSwitch or by the guest. */
-        if (reserved & ACDC_RES_ECN_MASK) {
-            hide_ecn(p);
-        } else {
-            acdc_pkt_set_reserved(p, 0);
+        uint8_t noted = (reserved & ACDC_RES_ECN_MASK) >> ACDC_RES_ECN_SHIFT;
+
+        /* Without ECT(0) or ECT(1) in them nobody knows whether the packet was
+         * marked by the other vSwitch or by the guest. */
+        if (noted != ACDC_ECN_NOT_ECT && noted != ACDC_ECN_CE) {
+            acdc_pkt_set_ecn(p, noted);
         }
+        acdc_pkt_set_reserved(p, 0);
     }
     acdc_pkt_strip(p, ctx->exid);
 }

@@ -9,47 +9,23 @@
 #include "acdc-private.h"
 
 /* The ECN codepoint that the guest is to see, its peer's own one where the
- * other vSwitch noted that.  '*marked': whether the packet was ours to mark and
- * arrived marked. */
+ * other vSwitch noted that. */
 static ACDC_ALWAYS_INLINE uint8_t
-ecn_for_guest(const struct acdc_pkt *p, bool *marked)
+ecn_for_guest(struct acdc_ctx *ctx, const struct acdc_flow *f,
+              const struct acdc_pkt *p)
 {
-    uint8_t codepoint = (acdc_pkt_reserved(p) & ACDC_RES_ECN_MASK)
-                        >> ACDC_RES_ECN_SHIFT;
+    uint8_t noted = (acdc_pkt_reserved(p) & ACDC_RES_ECN_MASK)
+                    >> ACDC_RES_ECN_SHIFT;
     uint8_t ecn = acdc_pkt_ecn(p);
-    bool ours = codepoint != ACDC_ECN_CE;
 
-    *marked = ours && ecn == ACDC_ECN_CE;
-    return ours ? codepoint : ecn;
-}
-
-/* Takes the guest's own ECN codepoint and clears the reserved bits.  Returns
- * true if the packet was ours to mark and arrived marked. */
-static ACDC_ALWAYS_INLINE bool
-hide_ecn(struct acdc_pkt *p)
-{
-    bool marked;
-    uint8_t ecn = ecn_for_guest(p, &marked);
-
-    if (acdc_pkt_reserved(p)) {
-        acdc_pkt_set_reserved(p, 0);
+    if (noted == (f->flags & ACDC_F_NOT_ECT ? 0 : ACDC_ECN_CE)) {
+        return ecn;
     }
-    if (ecn != acdc_pkt_ecn(p)) {
-        acdc_pkt_set_ecn(p, ecn);
+    if (acdc_unlikely(!(ecn & ACDC_ECN_ECT0) && noted)) {
+        /* It left as ECT(0) or CE, which have this bit both. */
+        ACDC_COUNT(ctx, ECN_REWRITTEN, 1);
     }
-    return marked;
-}
-
-/* Whether the other end's vSwitch had its hands on the packet.  If not (it was
- * restarted and knows the connection no more), marks are for the guests'
- * own ECN: guests that negotiated it send all new data as ECT (RFC 3168
- * section 6.1), so the vSwitch would have noted that codepoint. */
-static inline bool
-is_dressed(const struct acdc_flow *f, const struct acdc_pkt *p)
-{
-    return !(f->flags & ACDC_F_GUEST_ECN) || !p->payload
-           || (acdc_pkt_reserved(p) & ACDC_RES_ECN_MASK)
-           || seq_before(p->seq, f->rcv_nxt);
+    return noted == ACDC_ECN_CE ? ACDC_ECN_NOT_ECT : noted;
 }
 
 /* Receiver side: what the next feedback will say. */

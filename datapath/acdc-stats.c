@@ -281,7 +281,7 @@ flow_info(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
     fi->mode = params->mode;
     fi->capable = f->flags & ACDC_F_CAPABLE;
     fi->guest_ecn = f->flags & ACDC_F_GUEST_ECN;
-    fi->sack = (f->flags & ACDC_F_SACK_GUEST) && (f->flags & ACDC_F_SACK_PEER);
+    fi->sack = f->flags & ACDC_F_SACK;
     fi->rescaled = f->peer_wscale != f->out_wscale;
     fi->wscale_local = acdc_flow_guest_wscale(f);
     fi->wscale_remote = f->peer_wscale;

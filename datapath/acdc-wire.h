@@ -34,6 +34,11 @@ enum acdc_wire_option {
     ACDC_OPT_VERSION = 1,
 };
 
+/* The capability's flags: what its sender does if both ends announce it. */
+enum acdc_wire_capability {
+    ACDC_CAP_NOT_ECT = 0x01,        /* See enum acdc_wire_reserved. */
+};
+
 /* Kind and length of the options, the ExID to be added: their first words. */
 #define ACDC_CAPABILITY_WORD \
     ((unsigned int) ACDC_OPT_KIND << 24 | ACDC_OPT_CAP_LEN << 16)
@@ -44,9 +49,10 @@ enum acdc_wire_option {
  * (RFC 9768), which is the guest's and stays as it is.
  *
  * The two ECN bits hold the ECN codepoint that the guest itself sent, so that
- * the receiving side can put it back.  The codepoint CE (3), which no guest
- * has reason to send, says instead "the ECN field is the guest's own, leave
- * it": a packet that the engine did not mark. */
+ * the receiving side can put it back; ECT(0) where it sent CE.  Where both ends have
+ * ACDC_CAP_NOT_ECT it is 3 for Not-ECT, and 0 says "the ECN field is the guest's own,
+ * leave it": a packet that the engine did not mark, or did not even see.  Without it
+ * 0 is Not-ECT, and 3 says "leave it". */
 enum acdc_wire_reserved {
     ACDC_RES_FACK = 0x08,
     ACDC_RES_ECN_MASK = 0x06,

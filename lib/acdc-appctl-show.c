@@ -139,8 +139,13 @@ put_tenant(struct ds *ds, struct dpif *dpif, const struct acdc_tenant_stats *s,
         ds_put_format(ds, "  window: mean %"PRIu64" bytes; alpha: mean %.4f\n",
                       m->window / m->n, acdc_fraction(m->alpha) / m->n);
     }
-    ds_put_format(ds, "  CE: %.4f of the bytes received\n",
+    ds_put_format(ds, "  CE: %.4f of the bytes received",
                   ratio(c[ACDC_C_CE_BYTES], c[ACDC_C_INGRESS_BYTES]));
+    if (c[ACDC_C_ECN_REWRITTEN]) {
+        ds_put_format(ds, "; ECN field rewritten on the path in %"PRIu64
+                      " packets", c[ACDC_C_ECN_REWRITTEN]);
+    }
+    ds_put_char(ds, '\n');
     if (c[ACDC_C_RTT_SAMPLES]) {
         ds_put_format(ds, "  RTT: median %"PRIu32" us, p99 %"PRIu32" us\n",
                       s->rtt_p50_us, s->rtt_p99_us);

@@ -30,6 +30,7 @@ NOT_ECT, ECT1, ECT0, CE = 0, 1, 2, 3
 # The low nibble of byte 12 of the TCP header.
 RES_FACK = 0x08
 RES_ECN_SHIFT = 1
+CAP_NOT_ECT = 1
 RES_NOT_MARKED = CE << RES_ECN_SHIFT
 RES_AE = 0x01
 

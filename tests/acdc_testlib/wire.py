@@ -252,8 +252,8 @@ class Conn:
     """A connection of the guest, both ends played by the test.
 
     The guest's stack knows nothing of AC/DC.  The peer is what an AC/DC switch
-    makes of a peer's packets: it shows the capability unless 'capable' is
-    false, marks everything ECT(0), and sends feedback where it is told to."""
+    makes of a peer's packets: it shows the capability, with 'flags', unless 'capable'
+    is false, marks everything ECT(0), and sends feedback where it is told to."""
 
     WINDOW: ClassVar[int] = 65535
 
@@ -263,6 +263,7 @@ class Conn:
         encap: Encap = V4,
         *,
         capable: bool = True,
+        flags: int = 0,
         active: bool = True,
         mss: int | None = None,
         guest_scale: int | None = 7,
@@ -278,6 +279,7 @@ class Conn:
         self.wire = wire
         self.encap = encap
         self.capable = capable
+        self.flags = flags
         self.active = active
         # Linux lets a device send 4 bytes more than its MTU for a VLAN tag, but
         # nothing more for a service tag (packet_extra_vlan_len_allowed()).
@@ -401,7 +403,8 @@ class Conn:
         return self.from_peer(seq=self.peer_isn, ack=self.guest_isn + 1, **fields)
 
     def _peer_syn_options(self) -> list[Option]:
-        return self.syn_options(self.peer_scale) + ([capability()] if self.capable else [])
+        options = self.syn_options(self.peer_scale)
+        return options + [capability(flags=self.flags)] if self.capable else options
 
     def open(self) -> Conn:
         """The whole handshake; each packet must come out once."""

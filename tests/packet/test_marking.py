@@ -8,6 +8,7 @@ import pytest
 
 from acdc_testlib.tcp import (
     ACK,
+    CAP_NOT_ECT,
     CE,
     CWR,
     ECE,
@@ -160,3 +161,82 @@ def test_marks_are_counted(wire: Wire, ip: Encap) -> None:
     assert n["ingress_packets"] == 3
     assert n["egress_bytes"] == 3000
     assert n["egress_packets"] == 3
+
+
+# The value that says Not-ECT, and the one for what the other vSwitch did not mark: of
+# version 0.1, and with the capability's flag.
+ENCODINGS = [(0, NOT_ECT, CE), (CAP_NOT_ECT, CE, NOT_ECT)]
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_the_capability_has_its_flags(wire: Wire, ip: Encap, active: bool) -> None:
+    c = Conn(wire, ip, active=active)
+    if not active:
+        wire.ingress(c.peer_syn())
+    (out,) = wire.egress(c.guest_syn() if active else c.guest_synack())
+    assert out.capability == bytes([1, CAP_NOT_ECT, 0, 0])
+
+
+@pytest.mark.parametrize("active", [True, False])
+@pytest.mark.parametrize(("flags", "not_ect", "left"), ENCODINGS)
+def test_what_is_noted_of_the_guests_codepoint(
+    wire: Wire, ip: Encap, flags: int, not_ect: int, left: int, active: bool
+) -> None:
+    """Towards a vSwitch of version 0.1 as that expects it.  A mark that the guest sets
+    itself stays, and is to be counted."""
+    c = Conn(wire, ip, flags=flags, active=active, guest_ecn=True).open()
+    noted = {NOT_ECT: not_ect, ECT0: ECT0, ECT1: ECT1, CE: ECT0}
+    for codepoint, value in noted.items():
+        for payload in (b"", b"data"):
+            (out,) = wire.egress(c.from_guest(payload, ecn=codepoint))
+            assert (out.ecn, out.guest_ecn) == (CE if codepoint == CE else ECT0, value)
+    wire.set(algorithm="none")
+    for codepoint in noted:
+        (out,) = wire.egress(c.from_guest(b"data", ecn=codepoint))
+        assert (out.ecn, out.guest_ecn) == (codepoint, left)
+
+
+@pytest.mark.parametrize("guest_ecn", [False, True])
+@pytest.mark.parametrize(("flags", "not_ect", "left"), ENCODINGS)
+def test_every_mark_is_counted(
+    wire: Wire, encap: Encap, flags: int, not_ect: int, left: int, guest_ecn: bool
+) -> None:
+    """Whatever codepoint the peer's guest sent, also Not-ECT although it negotiated ECN
+    (RFC 3168 section 6.1.1), and whoever set the mark."""
+    c = Conn(wire, encap, flags=flags, guest_ecn=guest_ecn).open()
+    n = Counted(wire)
+    seen = {not_ect: NOT_ECT, ECT0: ECT0, ECT1: ECT1, left: CE}
+    for i, (value, codepoint) in enumerate(seen.items(), 1):
+        (got,) = c.peer_data(1000, ecn=CE, reserved=value << RES_ECN_SHIFT)
+        assert (got.ecn, got.reserved) == (codepoint, 0)
+        assert c.guest_ack()[-1].feedback == (1000 * i, 1000 * i)
+    # Data while the guest has something in flight.
+    c.guest_data(1000)
+    (got,) = c.peer_data(1000, ecn=CE, reserved=not_ect << RES_ECN_SHIFT)
+    assert got.ecn == NOT_ECT
+    assert c.guest_ack()[-1].feedback == (5000, 5000)
+    assert n["ce_packets"] == 5
+    assert n["ecn_rewritten"] == 0
+
+
+@pytest.mark.parametrize(("flags", "not_ect", "left"), ENCODINGS)
+def test_rewritten_ecn_fields_are_counted(
+    wire: Wire, ip: Encap, flags: int, not_ect: int, left: int
+) -> None:
+    """The path cleared what left as ECT(0), or made something else of it.  Of Not-ECT
+    version 0.1 says what it says of what it never saw."""
+    c = Conn(wire, ip, flags=flags).open()
+    n = Counted(wire)
+    noted = [ECT0, ECT1] + ([not_ect] if flags else [])
+    for value in noted:
+        for arrives in (NOT_ECT, ECT1):
+            (got,) = c.peer_data(1000, ecn=arrives, reserved=value << RES_ECN_SHIFT)
+            assert got.ecn == (NOT_ECT if value == not_ect else value)
+            wire.ingress(c.from_peer(ecn=arrives, reserved=value << RES_ECN_SHIFT))
+    assert n["ecn_rewritten"] == 4 * len(noted)
+    for arrives in (NOT_ECT, ECT0, ECT1, CE):
+        c.peer_data(1000, ecn=arrives, reserved=left << RES_ECN_SHIFT)
+    assert n["ecn_rewritten"] == 4 * len(noted)
+    shown = wire.ovs.appctl("acdc/show", wire.tenant)
+    total = wire.counters()["ecn_rewritten"]
+    assert f"ECN field rewritten on the path in {total} packets" in shown
