@@ -65,7 +65,7 @@ acdc_flow_start_law(const struct acdc_ctx *ctx, struct acdc_flow *f,
 
     acdc_flow_facts(ctx, f, params, &facts);
     acdc_law_init(&in->law, &facts, acdc_flow_algorithm(f, params));
-    acdc_flow_time_next(f);
+    acdc_flow_time_next(f, 0);
     f->flags |= ACDC_F_LAW;
 }
 
@@ -99,12 +99,77 @@ acdc_flow_note_delay(struct acdc_ctx *ctx, struct acdc_flow *f,
     acdc_law_clamp(&in->law, &facts);
 }
 
+/* Takes the round-trip time of what is timed, which this packet answers. */
+static uint32_t
+take_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
+         const struct acdc_params *params)
+{
+    struct acdc_flow_in *in = acdc_flow_in(f);
+    uint32_t srtt_us8 = in->srtt_us8;
+    uint32_t rtt = (ctx->now_us - f->rtt_us) & 0xffffff;
+
+    /* Another thread's clock may be a little behind. */
+    if (!rtt || rtt > 0xffffff - ACDC_RTT_SKEW_US) {
+        rtt = 1;
+    }
+    if (rtt > ACDC_RTT_MOST_US) {
+        return 0;
+    }
+    if (acdc_unlikely(acdc_flow_is_small(f))
+        && rtt > srtt_us8 / 8 + ACDC_DELAYED_ACK_US) {
+        acdc_flow_note_delay(ctx, f, params);
+    }
+    srtt_us8 = srtt_us8 ? srtt_us8 + rtt - srtt_us8 / 8 : rtt * 8;
+    in->srtt_us8 = srtt_us8 < 0xffffff ? srtt_us8 : 0xffffff;
+    acdc_law_note_rtt(&in->law, rtt);
+    ACDC_COUNT(ctx, RTT_SAMPLES, 1);
+    acdc_rtt_record(ctx, rtt);
+    return rtt;
+}
+
+uint32_t
+acdc_flow_sample_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
+                     const struct acdc_params *params, uint32_t window)
+{
+    struct acdc_flow_in *in = acdc_flow_in(f);
+    bool pending = f->flags & ACDC_F_RTT_PENDING;
+
+    if (f->flags & ACDC_F_RTT_NEXT) {
+        return 0;               /* Nothing was sent since. */
+    }
+    acdc_flow_time_next(f, window);
+    if (!pending) {
+        return 0;
+    }
+    if (acdc_unlikely(in->prompt_acks == ACDC_PROMPT_UNTIMED)) {
+        /* The handshake's round trip was of small packets; this is the first of
+         * data. */
+        in->prompt_acks = 0;
+        in->srtt_us8 = 0;
+    }
+    return take_rtt(ctx, f, params);
+}
+
+void
+acdc_flow_take_first_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
+                         const struct acdc_params *params)
+{
+    /* What took no time at all was not measured. */
+    if ((f->flags & ACDC_F_RTT_PENDING)
+        && f->rtt_us != (ctx->now_us & 0xffffff)) {
+        take_rtt(ctx, f, params);
+        acdc_flow_in(f)->prompt_acks = ACDC_PROMPT_UNTIMED;
+    }
+    f->active = (uint16_t) ctx->now_ms;
+    acdc_flow_time_next(f, 0);
+}
+
 void
 acdc_flow_loss(struct acdc_ctx *ctx, struct acdc_flow *f,
                const struct acdc_facts *facts)
 {
     if (acdc_law_loss(&acdc_flow_in(f)->law, facts)) {
-        acdc_flow_time_next(f);
+        acdc_flow_time_next(f, facts->window);
         ACDC_COUNT(ctx, CUTS_LOSS, 1);
     }
 }
@@ -117,7 +182,7 @@ acdc_flow_timeout(struct acdc_ctx *ctx, struct acdc_flow *f,
 
     ACDC_COUNT(ctx, TIMEOUTS, 1);
     acdc_law_timeout(&in->law, facts);
-    acdc_flow_time_next(f);
+    acdc_flow_time_next(f, facts->window);
     f->dupacks = 0;
 }
 

@@ -203,7 +203,13 @@ struct acdc_flow_in {
     uint16_t out_window;        /* ... and as the guest got it. */
     struct acdc_law law;        /* Only ACKs need what is behind 'wnd', and
                                  * what follows. */
-    uint32_t fb_total, fb_ce;   /* Last feedback got. */
+    uint32_t fb_total;          /* Last feedback got. */
+    union {
+        uint32_t fb_ce;
+        uint32_t delivered_to;  /* Without ACDC_F_CAPABLE: snd_una and what has
+                                 * arrived beyond it.  Of no meaning unless it is
+                                 * between snd_una and snd_nxt. */
+    };
     union {
         uint32_t irs;           /* In the handshake: of the peer. */
         struct {                /* After it: */
@@ -399,16 +405,17 @@ acdc_flow_set_tx_total(struct acdc_flow *f, uint32_t total)
 }
 
 /* Round-trip times.  One segment is timed at once, the first of new data that is
- * sent after this: as soon as more than law.timed_end is acknowledged, which is
- * snd_nxt now, its time is known.  To be called with no cut in force, or with one
- * made just now: that ends what was being timed, as its end is in the same
- * field, and has the same value. */
+ * sent after this: as soon as more than law.window_left is delivered, which is what
+ * is in flight now, 'window', its time is known.  While a cut or a loss holds that is
+ * what it holds for, and has the same value. */
 static inline void
-acdc_flow_time_next(struct acdc_flow *f)
+acdc_flow_time_next(struct acdc_flow *f, uint32_t window)
 {
     struct acdc_flow_in *in = acdc_flow_in(f);
 
-    in->law.timed_end = f->snd_nxt;
+    if (!acdc_law_is_held(&in->law)) {
+        in->law.window_left = window;
+    }
     f->flags = (f->flags & ~(uint32_t) ACDC_F_RTT_PENDING) | ACDC_F_RTT_NEXT;
 }
 

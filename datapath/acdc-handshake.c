@@ -320,7 +320,7 @@ time_handshake(const struct acdc_ctx *ctx, struct acdc_flow *f)
         f->flags |= ACDC_F_RTT_PENDING;
         f->rtt_us = ctx->now_us & 0xffffff;
     } else if (f->flags & ACDC_F_LAW) {
-        acdc_flow_time_next(f);
+        acdc_flow_time_next(f, 0);
     }
 }
 

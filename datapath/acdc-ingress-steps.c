@@ -77,6 +77,9 @@ read_feedback(struct steps *s)
     uint32_t ce, total, new_ce, new_total;
 
     acdc_pkt_get_feedback(s->p, &ce, &total);
+    if (!(f->flags & ACDC_F_CAPABLE)) {
+        in->fb_ce = ce;         /* It speaks again. */
+    }
     new_total = total - in->fb_total;
     new_ce = ce - in->fb_ce;
     if (seq_after(in->fb_total, total)) {
@@ -127,74 +130,6 @@ note_silence(const struct steps *s, uint32_t acked)
         acdc_law_switch(&in->law, acdc_flow_algorithm(f, s->params));
         ACDC_COUNT(s->ctx, FEEDBACK_LOST, 1);
     }
-}
-
-/* Takes the round-trip time of what is timed, which this packet answers. */
-static uint32_t
-take_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
-         const struct acdc_params *params)
-{
-    struct acdc_flow_in *in = acdc_flow_in(f);
-    uint32_t srtt_us8 = in->srtt_us8;
-    uint32_t rtt = (ctx->now_us - f->rtt_us) & 0xffffff;
-
-    /* Another thread's clock may be a little behind. */
-    if (!rtt || rtt > 0xffffff - ACDC_RTT_SKEW_US) {
-        rtt = 1;
-    }
-    if (rtt > ACDC_RTT_MOST_US) {
-        return 0;
-    }
-    if (acdc_unlikely(acdc_flow_is_small(f))
-        && rtt > srtt_us8 / 8 + ACDC_DELAYED_ACK_US) {
-        acdc_flow_note_delay(ctx, f, params);
-    }
-    srtt_us8 = srtt_us8 ? srtt_us8 + rtt - srtt_us8 / 8 : rtt * 8;
-    in->srtt_us8 = srtt_us8 < 0xffffff ? srtt_us8 : 0xffffff;
-    acdc_law_note_rtt(&in->law, rtt);
-    ACDC_COUNT(ctx, RTT_SAMPLES, 1);
-    acdc_rtt_record(ctx, rtt);
-    return rtt;
-}
-
-uint32_t
-acdc_flow_sample_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
-                     const struct acdc_params *params, uint32_t ack)
-{
-    struct acdc_flow_in *in = acdc_flow_in(f);
-    bool pending = f->flags & ACDC_F_RTT_PENDING;
-
-    if ((pending || acdc_law_is_held(&in->law))
-        && !seq_after(ack, in->law.timed_end)) {
-        return 0;
-    }
-    /* The law would do so with this ACK anyway. */
-    acdc_law_leave_cut(&in->law, ack);
-    acdc_flow_time_next(f);
-    if (!pending) {
-        return 0;
-    }
-    if (acdc_unlikely(in->prompt_acks == ACDC_PROMPT_UNTIMED)) {
-        /* The handshake's round trip was of small packets; this is the first of
-         * data. */
-        in->prompt_acks = 0;
-        in->srtt_us8 = 0;
-    }
-    return take_rtt(ctx, f, params);
-}
-
-void
-acdc_flow_take_first_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
-                         const struct acdc_params *params)
-{
-    /* What took no time at all was not measured. */
-    if ((f->flags & ACDC_F_RTT_PENDING)
-        && f->rtt_us != (ctx->now_us & 0xffffff)) {
-        take_rtt(ctx, f, params);
-        acdc_flow_in(f)->prompt_acks = ACDC_PROMPT_UNTIMED;
-    }
-    f->active = (uint16_t) ctx->now_ms;
-    acdc_flow_time_next(f);
 }
 
 /* Whether the far guest acknowledges at once what solicit_ack() sends.  One that
@@ -281,13 +216,11 @@ note_lost(const struct steps *s)
     return more;
 }
 
-/* For data that is acknowledged for the first time.  Returns the round-trip time,
- * us, if it was measured, or 0. */
-static uint32_t
+/* For data that is acknowledged for the first time. */
+static void
 take_ack(const struct steps *s, uint32_t acked)
 {
     struct acdc_flow *f = s->f;
-    uint32_t rtt_us = 0;
 
     f->snd_una = s->p->ack;
     f->flags |= s->fack ? ACDC_F_BEHIND : 0;
@@ -298,48 +231,84 @@ take_ack(const struct steps *s, uint32_t acked)
     if (acdc_likely(!s->elsewhere)) {
         f->active = (uint16_t) s->ctx->now_ms;
     }
-    if (!(f->flags & ACDC_F_RTT_NEXT)) {
-        rtt_us = acdc_flow_sample_rtt(s->ctx, f, s->params, s->p->ack);
-    }
     if (acdc_unlikely(s->params->small_windows)) {
         note_prompt_ack(s, acked);
     }
-    return rtt_us;
 }
 
-/* An ACK for new data without a report. */
+/* Bytes of which this ACK is the first sign that they left the network: what it
+ * acknowledges, or while there is a hole what the far switch has counted.  Without
+ * that SACK blocks tell, or a duplicate ACK, which is of one segment. */
+static uint32_t
+bytes_delivered(const struct steps *s, uint32_t acked, bool hole,
+                bool duplicate)
+{
+    const struct acdc_flow *f = s->f;
+    const struct acdc_pkt *p = s->p;
+    uint32_t una = f->snd_una - acked, from, to;
+
+    if (f->flags & ACDC_F_CAPABLE) {
+        return acked && !hole ? acked : s->total;
+    }
+    from = s->in->delivered_to;
+    from = from - una <= f->snd_nxt - una ? from : una;
+    to = f->snd_una + acdc_pkt_sacked(p, f->snd_una, f->snd_nxt);
+    if (duplicate && !(p->opt_flags & ACDC_O_SACK)) {
+        to = from + f->mss;
+    }
+    to = seq_before(to, f->snd_nxt) ? to : f->snd_nxt;
+    to = seq_before(to, from) ? from : to;
+    s->in->delivered_to = to;
+    return to - from;
+}
+
+/* An ACK without a report. */
 static void
-go_without_report(struct steps *s, uint32_t acked)
+go_without_report(struct steps *s, uint32_t acked, uint32_t delivered)
 {
     if (s->f->flags & ACDC_F_CAPABLE) {
-        if (s->report == REPORT_NONE) {
+        if (s->report == REPORT_NONE && acked) {
             note_silence(s, acked);
         }
     } else if (s->f->flags & ACDC_F_GUEST_ECN) {
         /* No AC/DC at the other end, or observing: what the guests tell each
          * other. */
-        s->total = acked;
-        s->ce = s->p->tcp_flags & ACDC_TCP_ECE ? acked : 0;
+        s->total = delivered;
+        s->ce = s->p->tcp_flags & ACDC_TCP_ECE ? delivered : 0;
     }
+}
+
+/* A window of data, without what SACK says has arrived of it. */
+static uint32_t
+window_of_data(const struct steps *s)
+{
+    const struct acdc_flow *f = s->f;
+    uint32_t window = acdc_flow_window(f, s->params);
+    uint32_t pipe = f->snd_nxt - f->snd_una
+                    - acdc_pkt_sacked(s->p, f->snd_una, f->snd_nxt);
+
+    return window < pipe ? window : pipe;
 }
 
 /* Tells the law what an ACK says. */
 static void
-tell_law(const struct steps *s, uint32_t acked, uint32_t rtt_us, bool loss,
-         bool more_lost)
+tell_law(const struct steps *s, uint32_t acked, uint32_t delivered,
+         uint32_t rtt_us, bool loss, bool more_lost)
 {
     struct acdc_flow *f = s->f;
     struct acdc_facts facts;
 
     acdc_flow_facts(s->ctx, f, s->params, &facts);
+    facts.window = window_of_data(s);
     if ((f->flags & ACDC_F_DOUBT) && (acked || loss)) {
         f->flags &= ~(uint32_t) ACDC_F_DOUBT;
         if (more_lost) {
             acdc_flow_timeout(s->ctx, f, &facts);
         }
     }
-    if (acked || s->total) {
+    if (acked || s->total || delivered) {
         facts.acked = acked;
+        facts.delivered = delivered;
         facts.ce = s->ce;
         facts.total = s->total;
         facts.rtt_us = rtt_us;
@@ -357,8 +326,9 @@ process_ack(struct steps *s)
     struct acdc_flow *f = s->f;
     const struct acdc_pkt *p = s->p;
     bool pure = !p->payload && !(p->tcp_flags & ACDC_TCP_FIN) && !s->fack;
-    uint32_t acked = p->ack - f->snd_una, rtt_us = 0;
+    uint32_t acked = p->ack - f->snd_una, delivered, rtt_us = 0;
     unsigned int kind = 0;
+    bool hole = f->dupacks || (f->flags & ACDC_F_SACK_LOSS);
     bool loss, more_lost;
 
     if (!is_valid_ack(s)) {
@@ -376,15 +346,21 @@ process_ack(struct steps *s)
                : acdc_pkt_window(p) ? IS_DUPLICATE : 0;
     }
     if (acked) {
-        rtt_us = take_ack(s, acked);
+        take_ack(s, acked);
     }
-    if (s->report != REPORT_GOOD && acked) {
-        go_without_report(s, acked);
+    delivered = bytes_delivered(s, acked, hole, kind & IS_DUPLICATE);
+    if (s->report != REPORT_GOOD) {
+        go_without_report(s, acked, delivered);
     }
-    loss = f->snd_nxt != f->snd_una && shows_loss(s->ctx, f, p, kind & IS_DUPLICATE);
+    if (acdc_law_deliver(&s->in->law, delivered)) {
+        rtt_us = acdc_flow_sample_rtt(s->ctx, f, s->params,
+                                      window_of_data(s));
+    }
+    loss = f->snd_nxt != f->snd_una
+           && shows_loss(s->ctx, f, p, kind & IS_DUPLICATE);
     more_lost = note_lost(s);
-    if (acked || s->total || loss) {
-        tell_law(s, acked, rtt_us, loss, more_lost);
+    if (acked || s->total || delivered || loss) {
+        tell_law(s, acked, delivered, rtt_us, loss, more_lost);
     }
     return kind;
 }
@@ -536,7 +512,7 @@ note_told(const struct steps *s)
 static void
 hide_ecn(struct acdc_ctx *ctx, const struct acdc_flow *f, struct acdc_pkt *p)
 {
-    uint8_t ecn = ecn_for_guest(ctx, f, p);
+    uint8_t ecn = ecn_for_guest(ctx, f, p, acdc_pkt_ecn(p));
 
     if (acdc_pkt_reserved(p)) {
         acdc_pkt_set_reserved(p, 0);

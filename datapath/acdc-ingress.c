@@ -19,7 +19,7 @@ give_to_law(struct acdc_ctx *ctx, struct acdc_flow *f,
     struct acdc_facts facts;
 
     acdc_flow_facts(ctx, f, params, &facts);
-    facts.acked = acked;
+    facts.acked = facts.delivered = acked;
     facts.ce = ce;
     facts.total = total;
     facts.rtt_us = rtt_us;
@@ -95,25 +95,30 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
     in->fb_total = total;
     in->fb_ce = ce;
     in->silent = 0;
-    /* Twins: take_ack(), and note_lost(). */
+    /* Twins: take_ack(), bytes_delivered(), and note_lost(). */
     f->snd_una = ack;
     f->active = (uint16_t) ctx->now_ms;
-    if (!(f->flags & ACDC_F_RTT_NEXT)) {
-        rtt_us = acdc_flow_sample_rtt(ctx, f, params, ack);
+    if (acdc_unlikely(acdc_law_deliver(&in->law, acked))) {
+        /* Twin: window_of_data(). */
+        uint32_t left = flight - acked;
+
+        rtt_us = acdc_flow_sample_rtt(ctx, f, params, left < in->law.wnd
+                                                      ? left : in->law.wnd);
     }
     if (ack == f->snd_nxt) {
         in->lost = lost_units(acdc_flow_tx_total(f) - total);
     }
-    if (!acdc_law_usual_ack(&in->law, params, f->mss, ack, f->snd_nxt, acked,
-                            flight, new_ce, new_total)) {
+    if (!acdc_law_usual_ack(&in->law, params, f->mss, acked, flight - acked,
+                            new_ce, new_total)) {
         give_to_law(ctx, f, params, acked, new_ce, new_total, rtt_us);
     }
     window = usual_window(ctx, f, in, p);
     /* Twin: undress(). */
-    ecn = ecn_for_guest(ctx, f, p);
-    if (acdc_pkt_ecn(p) == ACDC_ECN_CE) {
+    ecn = acdc_pkt_ecn(p);
+    if (ecn == ACDC_ECN_CE) {
         ACDC_COUNT(ctx, CE_PACKETS, 1);
     }
+    ecn = ecn_for_guest(ctx, f, p, ecn);
     if (acdc_unlikely(!acdc_pkt_undress_ack(p, ecn, window))) {
         acdc_pkt_undress_any(p, ctx->exid, ecn, window);
     }
@@ -134,8 +139,9 @@ usual_data(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
         || f->snd_nxt != f->snd_una || !acdc_pkt_make_writable(p)) {
         return false;
     }
-    ecn = ecn_for_guest(ctx, f, p);
-    count_received(ctx, f, p, acdc_pkt_ecn(p) == ACDC_ECN_CE);
+    ecn = acdc_pkt_ecn(p);
+    count_received(ctx, f, p, ecn == ACDC_ECN_CE);
+    ecn = ecn_for_guest(ctx, f, p, ecn);
     f->rcv_nxt += p->payload;
     window = usual_window(ctx, f, in, p);
     acdc_pkt_undress(p, ecn, window);

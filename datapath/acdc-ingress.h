@@ -8,15 +8,14 @@
 
 #include "acdc-private.h"
 
-/* The ECN codepoint that the guest is to see, its peer's own one where the
- * other vSwitch noted that. */
+/* The ECN codepoint that the guest is to see of a packet that came with 'ecn': its
+ * peer's own one where the other vSwitch noted that. */
 static ACDC_ALWAYS_INLINE uint8_t
 ecn_for_guest(struct acdc_ctx *ctx, const struct acdc_flow *f,
-              const struct acdc_pkt *p)
+              const struct acdc_pkt *p, uint8_t ecn)
 {
     uint8_t noted = (acdc_pkt_reserved(p) & ACDC_RES_ECN_MASK)
                     >> ACDC_RES_ECN_SHIFT;
-    uint8_t ecn = acdc_pkt_ecn(p);
 
     if (noted == (f->flags & ACDC_F_NOT_ECT ? 0 : ACDC_ECN_CE)) {
         return ecn;
@@ -66,7 +65,7 @@ law_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
         const struct acdc_facts *facts)
 {
     if (acdc_law_ack(&acdc_flow_in(f)->law, facts)) {
-        acdc_flow_time_next(f);
+        acdc_flow_time_next(f, facts->window);
         ACDC_COUNT(ctx, CUTS_ECN, 1);
     }
 }
@@ -162,11 +161,6 @@ bool acdc_ingress_is_doubtful(const struct acdc_flow *,
 /* What the usual way is not for. */
 void acdc_ingress_stepwise(struct acdc_ctx *, struct acdc_flow *,
                            const struct acdc_params *, struct acdc_pkt *);
-/* Takes the round-trip time if 'ack' ends what is being timed, and has the next
- * timed.  Returns it, us, or 0. */
-uint32_t acdc_flow_sample_rtt(struct acdc_ctx *, struct acdc_flow *,
-                              const struct acdc_params *, uint32_t ack);
-
 /* Gives 'p' to the second flow, if it is of that; then 'first' goes.  True if it
  * did or dropped it.  No lock held. */
 bool acdc_ingress_second(struct acdc_ctx *, struct acdc_flow *first,

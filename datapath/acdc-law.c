@@ -57,7 +57,6 @@ acdc_law_init(struct acdc_law *l, const struct acdc_facts *e,
     l->wnd = initial < ACDC_WINDOW_MAX ? (uint32_t) initial : ACDC_WINDOW_MAX;
     l->ssthresh = ACDC_WINDOW_MAX;
     l->slow_start = true;
-    l->round_end = e->snd_nxt;
     acdc_law_switch(l, alg);
     acdc_law_clamp(l, e);
 }
@@ -74,7 +73,7 @@ acdc_law_switch(struct acdc_law *l, enum acdc_algorithm alg)
 
 void
 acdc_law_end_round(struct acdc_law *l, const struct acdc_params *params,
-                   uint32_t snd_una, uint32_t snd_nxt)
+                   uint32_t flight, uint32_t window)
 {
     const struct acdc_cc *cc = acdc_cc(l);
 
@@ -84,8 +83,8 @@ acdc_law_end_round(struct acdc_law *l, const struct acdc_params *params,
     if (cc->pause && !acdc_law_is_limited(l, l->flight_max)) {
         cc->pause(l);
     }
-    l->round_end = snd_nxt;
-    l->flight_max = acdc_law_flight(snd_nxt - snd_una);
+    l->round_left = window;
+    l->flight_max = acdc_law_flight(flight);
 }
 
 static void
@@ -121,7 +120,7 @@ cut(struct acdc_law *l, const struct acdc_facts *e, enum acdc_cause cause)
     l->timed_out = false;
     acdc_law_clamp(l, e);
     acdc_law_avoid(l);
-    l->cut_end = e->snd_nxt;
+    l->window_left = e->window;
     l->in_cut = true;
 }
 
@@ -133,9 +132,8 @@ acdc_law_ack(struct acdc_law *l, const struct acdc_facts *e)
     bool congested;
 
     if (!acdc_cc(l)) {
-        /* Another algorithm may take over: its round must not be 2^31 bytes
-         * behind, nor the end of a cut. */
-        l->round_end = e->snd_una;
+        /* Another algorithm may take over. */
+        l->round_left = 0;
         l->in_cut = l->in_loss = false;
         return false;
     }
@@ -148,9 +146,9 @@ acdc_law_ack(struct acdc_law *l, const struct acdc_facts *e)
     if (acdc_algorithm_has(l->alg, ACDC_CC_MARKS)) {
         acdc_marks_note(l, e->ce, e->total);
     }
-    flight = acdc_law_note_ack(l, e->params, e->snd_una, e->snd_nxt, acked,
-                               acdc_law_flight(e->snd_nxt - e->snd_una
-                                               + acked));
+    flight = e->snd_nxt - e->snd_una;
+    flight = acdc_law_note_ack(l, e->params, acdc_law_flight(flight + acked),
+                               e->delivered, flight, e->window);
 
     /* Asked of every ACK, as an algorithm may learn from it. */
     congested = is_congested(l, e);
@@ -201,9 +199,11 @@ acdc_law_timeout(struct acdc_law *l, const struct acdc_facts *e)
     }
     l->wnd = e->mss;
     l->timed_out = true;
+    if (!acdc_law_is_held(l) || l->window_left < e->window) {
+        l->window_left = e->window;
+    }
     l->in_loss = true;
     l->in_cut = false;
-    l->cut_end = e->snd_nxt;
     l->flight_max = 0;
     forget_rtt(l);
     acdc_law_clamp(l, e);

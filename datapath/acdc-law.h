@@ -50,14 +50,11 @@ acdc_algorithm_has(unsigned int alg, unsigned int properties)
 /* 28 bytes, as each flow has one: what is not needed at the same time shares
  * memory, and numbers have as many bits as they need. */
 struct acdc_law {
-    union {
-        uint32_t cut_end;       /* While in_cut or in_loss: these hold until
-                                 * snd_una passes it. */
-        uint32_t timed_end;     /* Else the caller's.  Only then it has segments
-                                 * timed (acdc_flow_time_next()), so that it
-                                 * shares these 4 bytes: a field of its own would
-                                 * make a connection more than 128 bytes. */
-    };
+    uint32_t window_left;       /* Bytes: as soon as more than these are
+                                 * delivered, what was in flight is not any more.
+                                 * Until then in_cut and in_loss hold, and else
+                                 * the caller has a segment timed so, see
+                                 * acdc_flow_time_next(). */
     uint32_t flight_max : 24;   /* Most in flight in this round, see
                                  * acdc_law_flight(). */
     uint32_t alg : 3;           /* enum acdc_algorithm. */
@@ -68,7 +65,8 @@ struct acdc_law {
                                  * floor. */
     uint32_t callers : 1;       /* The caller's: acdc_flow_avoids_pack(). */
     uint32_t wnd;               /* Bytes the flow may have in flight. */
-    uint32_t round_end;         /* snd_una at which a round is over. */
+    uint32_t round_left;        /* Bytes: once these are delivered a round is
+                                 * over. */
     union {
         uint32_t ssthresh;      /* In slow start: bytes. */
         uint32_t ca_bytes;      /* In congestion avoidance: acknowledged
@@ -114,6 +112,9 @@ struct acdc_facts {
     const struct acdc_params *params;
     uint32_t mss;               /* Bytes of payload in a full segment. */
     uint32_t snd_una, snd_nxt;  /* After the event. */
+    uint32_t window;            /* Bytes, a window of data: what is in flight after
+                                 * the event, no more than the window allowed
+                                 * before, where it is enforced. */
     uint32_t now_ms;            /* Any origin, wraps. */
     uint32_t srtt_us;           /* 0: not known. */
     uint32_t min_rtt_us;        /* 0: not known, or not ACDC_CC_MIN_RTT. */
@@ -123,6 +124,8 @@ struct acdc_facts {
                                  * all events of a flow. */
     /* Of an ACK: */
     uint32_t acked;             /* Bytes that it newly acknowledges. */
+    uint32_t delivered;         /* Bytes of which it is the first sign that they
+                                 * left the network, acknowledged or not. */
     uint32_t ce, total;         /* Bytes that it newly reports as received,
                                  * 'total', and of these marked, 'ce'. */
     uint32_t rtt_us;            /* Of what it acknowledges; 0: not timed. */
@@ -226,27 +229,29 @@ acdc_law_is_limited(const struct acdc_law *l, uint32_t flight)
     return l->wnd < 2u * ACDC_FLIGHT_UNIT * (flight + 1);
 }
 
-/* Whether 'cut_end' is valid. */
+/* Whether a cut or a loss holds. */
 static inline bool
 acdc_law_is_held(const struct acdc_law *l)
 {
     return l->in_cut || l->in_loss;
 }
 
-/* Whether a mark in what acknowledges up to 'snd_una' cuts. */
+/* 'delivered' bytes left the network; to be told once for each ACK, before
+ * acdc_law_ack().  What holds is over when that is a window of data: not when
+ * snd_una gets somewhere, for which a guest could leave a segment out and go on
+ * behind it.  True if it is, or if the caller's is. */
 static inline bool
-acdc_law_may_cut(const struct acdc_law *l, uint32_t snd_una)
+acdc_law_deliver(struct acdc_law *l, uint32_t delivered)
 {
-    return !l->in_cut || seq_after(snd_una, l->cut_end);
-}
+    int32_t left = (int32_t) (l->window_left - delivered);
 
-/* Past 'cut_end' the next mark or loss cuts again. */
-static inline void
-acdc_law_leave_cut(struct acdc_law *l, uint32_t snd_una)
-{
-    if (acdc_law_is_held(l) && seq_after(snd_una, l->cut_end)) {
-        l->in_cut = l->in_loss = false;
+    if (acdc_likely(left >= 0)) {
+        l->window_left = (uint32_t) left;
+        return false;
     }
+    l->window_left = 0;
+    l->in_cut = l->in_loss = false;
+    return true;
 }
 
 /* From here on congestion avoidance. */
@@ -302,51 +307,57 @@ acdc_law_cap(const struct acdc_params *params, uint32_t mss)
 /* An ACK.  Returns true if it cut the window. */
 bool acdc_law_ack(struct acdc_law *, const struct acdc_facts *);
 
-/* A round is over when 'round_end' is acknowledged: what the algorithm learns of
- * it, and the beginning of the next. */
+/* A round is over: what the algorithm learns of it, and the beginning of the next,
+ * with 'flight' bytes in flight and a window of data of 'window' bytes. */
 void acdc_law_end_round(struct acdc_law *, const struct acdc_params *,
-                        uint32_t snd_una, uint32_t snd_nxt);
+                        uint32_t flight, uint32_t window);
 
 /* What every ACK does, whatever becomes of the window and once its report is
- * noted: see acdc_law_ack().  'flight', in units, is what was in flight before.
- * Returns the most that was in flight in its round, which may be over. */
+ * noted: see acdc_law_ack().  'before', in units, is what was in flight before,
+ * the others are as for acdc_law_end_round().  Returns the most that was in flight
+ * in its round, which may be over. */
 static inline uint32_t
 acdc_law_note_ack(struct acdc_law *l, const struct acdc_params *params,
-                  uint32_t snd_una, uint32_t snd_nxt, uint32_t acked,
-                  uint32_t flight)
+                  uint32_t before, uint32_t delivered, uint32_t flight,
+                  uint32_t window)
 {
-    if (flight > l->flight_max) {
-        l->flight_max = flight;
+    int32_t left = (int32_t) (l->round_left - delivered);
+
+    if (before > l->flight_max) {
+        l->flight_max = before;
     }
-    flight = l->flight_max;
-    if (acked && !seq_before(snd_una, l->round_end)) {
-        acdc_law_end_round(l, params, snd_una, snd_nxt);
+    before = l->flight_max;
+    if (left > 0) {
+        l->round_left = (uint32_t) left;
+    } else if (delivered) {
+        acdc_law_end_round(l, params, flight, window);
     }
-    acdc_law_leave_cut(l, snd_una);
-    return flight;
+    return before;
 }
 
 /* acdc_law_ack() for what most ACKs are where an algorithm has ACDC_CC_MARKS and
- * ACDC_CC_ABC: for new data, and with no mark for which the window is to be cut.
- * The arguments are as in struct acdc_facts, which these ACKs do not need whole.
- * False, with nothing changed, if it is not one of these, and acdc_law_ack() is
- * to be asked.
- * 'flight' was in flight before, bytes, less than ACDC_WINDOW_MAX. */
+ * ACDC_CC_ABC and its window is enforced: for new data, all of it just delivered, and
+ * with no mark for which the window is to be cut.  The arguments are as in struct acdc_facts, which these
+ * ACKs do not need whole.  False, with nothing changed, if it is not one of these,
+ * and acdc_law_ack() is to be asked.
+ * 'flight' is in flight after it, bytes, with 'acked' less than
+ * ACDC_WINDOW_MAX. */
 static inline bool
 acdc_law_usual_ack(struct acdc_law *l, const struct acdc_params *params,
-                   uint32_t mss, uint32_t snd_una, uint32_t snd_nxt,
-                   uint32_t acked, uint32_t flight, uint32_t ce, uint32_t total)
+                   uint32_t mss, uint32_t acked, uint32_t flight,
+                   uint32_t ce, uint32_t total)
 {
-    uint32_t cap;
+    uint32_t most, cap;
 
     if (!acdc_algorithm_has(l->alg, ACDC_CC_MARKS | ACDC_CC_ABC) || l->timed_out
-        || (ce && acdc_law_may_cut(l, snd_una))) {
+        || (ce && !l->in_cut)) {
         return false;
     }
     acdc_marks_note(l, ce, total);
-    flight = acdc_law_note_ack(l, params, snd_una, snd_nxt, acked,
-                               flight / ACDC_FLIGHT_UNIT);
-    if (!l->in_cut && acdc_law_is_limited(l, flight)) {
+    most = acdc_law_note_ack(l, params, (flight + acked) / ACDC_FLIGHT_UNIT,
+                             acked, flight,
+                             flight < l->wnd ? flight : l->wnd);
+    if (!l->in_cut && acdc_law_is_limited(l, most)) {
         acked = acdc_law_slow_start(l, acked);
         if (acked) {
             acdc_law_avoid_congestion(l, mss, acked);

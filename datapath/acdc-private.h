@@ -202,11 +202,6 @@ void acdc_icmp_ingress(struct acdc_ctx *, struct acdc_pkt *);
 bool acdc_path_has_room(const struct acdc_ctx *, uint32_t before,
                         uint32_t after);
 
-/* The guest's SYN or SYN-ACK is answered.  If it was timed takes that time, the
- * first of the connection. */
-void acdc_flow_take_first_rtt(struct acdc_ctx *, struct acdc_flow *,
-                              const struct acdc_params *);
-
 /* Most packets need not write it. */
 static inline void
 acdc_flow_see(const struct acdc_ctx *ctx, struct acdc_flow *f)
@@ -251,6 +246,18 @@ acdc_flow_marked(const struct acdc_flow *f, const struct acdc_params *params)
            && (f->flags & ACDC_F_CAPABLE);
 }
 
+/* A window of data, bytes: what is in flight.  Where the window is enforced no more
+ * than that: what is not acknowledged may have arrived behind a segment that a guest
+ * left out. */
+static inline uint32_t
+acdc_flow_window(const struct acdc_flow *f, const struct acdc_params *params)
+{
+    uint32_t flight = f->snd_nxt - f->snd_una;
+    uint32_t wnd = acdc_flow_in(f)->law.wnd;
+
+    return flight > wnd && acdc_flow_enforced(f, params) ? wnd : flight;
+}
+
 /* What the law gets to know of an event that is no ACK. */
 static inline void
 acdc_flow_facts(const struct acdc_ctx *ctx, const struct acdc_flow *f,
@@ -263,6 +270,7 @@ acdc_flow_facts(const struct acdc_ctx *ctx, const struct acdc_flow *f,
         .mss = f->mss,
         .snd_una = f->snd_una,
         .snd_nxt = f->snd_nxt,
+        .window = acdc_flow_window(f, params),
         .now_ms = ctx->now_ms,
         .srtt_us = in->srtt_us8 / 8,
         .min_rtt_us = acdc_law_min_rtt_us(&in->law),
@@ -290,6 +298,17 @@ acdc_flow_is_overdue(const struct acdc_ctx *ctx, const struct acdc_flow *f)
  * from here on there is none. */
 void acdc_flow_note_delay(struct acdc_ctx *, struct acdc_flow *,
                           const struct acdc_params *);
+/* The guest's SYN or SYN-ACK is answered.  If it was timed takes that time, the
+ * first of the connection. */
+void acdc_flow_take_first_rtt(struct acdc_ctx *, struct acdc_flow *,
+                              const struct acdc_params *);
+
+/* A window of data is delivered since the last segment to be timed was chosen: takes
+ * the round-trip time of that, and has the next timed, now that there are 'window'
+ * bytes in flight.  Returns it, us, or 0. */
+uint32_t acdc_flow_sample_rtt(struct acdc_ctx *, struct acdc_flow *,
+                              const struct acdc_params *, uint32_t window);
+
 /* Loss was inferred. */
 void acdc_flow_loss(struct acdc_ctx *, struct acdc_flow *,
                     const struct acdc_facts *);

@@ -299,7 +299,7 @@ flow_info(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
     fi->snd_una = f->snd_una;
     fi->snd_nxt = f->snd_nxt;
     fi->fb_total = in->fb_total;
-    fi->fb_ce = in->fb_ce;
+    fi->fb_ce = f->flags & ACDC_F_CAPABLE ? in->fb_ce : 0;
     acdc_unlock(&f->lock);
     return true;
 }

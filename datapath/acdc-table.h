@@ -110,10 +110,10 @@ acdc_flow_prefetch_in(const struct acdc_flow *f, const struct acdc_pkt *p)
 {
     const struct acdc_flow_in *in = acdc_flow_in(f);
     uintptr_t last = (uintptr_t) in
-                     + offsetof(struct acdc_flow_in, law.round_end) - 1;
+                     + offsetof(struct acdc_flow_in, law.round_left) - 1;
 
     /* As good as '? :', and shorter. */
-    ACDC_BUILD_ASSERT(offsetof(struct acdc_flow_in, law.round_end)
+    ACDC_BUILD_ASSERT(offsetof(struct acdc_flow_in, law.round_left)
                       + ACDC_O_FEEDBACK >= sizeof(struct acdc_flow_in));
     ACDC_PREFETCH(in);
     ACDC_PREFETCH((const void *) (last + (p->opt_flags & ACDC_O_FEEDBACK)));

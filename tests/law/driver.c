@@ -25,8 +25,8 @@ void driver_env(struct driver *, uint32_t mss, uint32_t snd_una,
 void driver_init(struct driver *, uint32_t algorithm);
 void driver_switch(struct driver *, uint32_t algorithm);
 void driver_clamp(struct driver *);
-uint32_t driver_ack(struct driver *, uint32_t acked, uint32_t ce,
-                    uint32_t total, uint32_t rtt_us);
+uint32_t driver_ack(struct driver *, uint32_t acked, uint32_t delivered,
+                    uint32_t ce, uint32_t total, uint32_t rtt_us);
 uint32_t driver_loss(struct driver *);
 void driver_timeout(struct driver *);
 uint32_t driver_idle(struct driver *);
@@ -84,6 +84,8 @@ driver_env(struct driver *d, uint32_t mss, uint32_t snd_una, uint32_t snd_nxt,
     d->facts.mss = mss;
     d->facts.snd_una = snd_una;
     d->facts.snd_nxt = snd_nxt;
+    d->facts.window = snd_nxt - snd_una < d->law.wnd ? snd_nxt - snd_una
+                                                      : d->law.wnd;
     d->facts.now_ms = now_ms;
     d->facts.srtt_us = srtt_us;
 }
@@ -107,13 +109,15 @@ driver_clamp(struct driver *d)
 }
 
 uint32_t
-driver_ack(struct driver *d, uint32_t acked, uint32_t ce, uint32_t total,
-           uint32_t rtt_us)
+driver_ack(struct driver *d, uint32_t acked, uint32_t delivered, uint32_t ce,
+           uint32_t total, uint32_t rtt_us)
 {
     if (rtt_us) {
         acdc_law_note_rtt(&d->law, rtt_us);
     }
     d->facts.acked = acked;
+    d->facts.delivered = delivered;
+    acdc_law_deliver(&d->law, delivered);
     d->facts.ce = ce;
     d->facts.total = total;
     d->facts.rtt_us = rtt_us;

@@ -79,9 +79,13 @@ class Engine:
     def clamp(self) -> None:
         self._call("clamp")
 
-    def ack(self, acked: int, ce: int, total: int, rtt_us: int = 0) -> bool:
+    def ack(
+        self, acked: int, ce: int, total: int, rtt_us: int = 0, delivered: int | None = None
+    ) -> bool:
+        """'delivered' is 'acked' unless given."""
+        delivered = acked if delivered is None else delivered
         # bool of C in the low byte.
-        return bool(self._call("ack", acked, ce, total, rtt_us))
+        return bool(self._call("ack", acked, delivered, ce, total, rtt_us))
 
     def loss(self) -> bool:
         return bool(self._call("loss"))

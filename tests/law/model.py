@@ -6,11 +6,13 @@ rational numbers, sequence numbers do not wrap.  (alpha is kept to 2^-200, or
 its denominator would have a digit more after every round.)
 
 What the description leaves open is read as follows.
-- A round ends with the ACK by which snd_una reaches the snd_nxt that was valid
-  when the round began; alpha is updated before that ACK may cut.
+- A window of data is what is in flight, no more than the window allows.  It has
+  passed as soon as as many bytes are delivered, acknowledged or not.
+- A round ends with the ACK by which the window of data of its beginning is
+  delivered; alpha is updated before that ACK may cut.
 - Whenever a round has 2 MB what was reported so far weighs half as much from
   there on.
-- A cut holds until snd_una is beyond the snd_nxt that was valid at the cut;
+- A cut holds until more is delivered than the window of data of that time;
   while it holds the window does not grow.
 - Loss within a held cut sets alpha to 1 and cuts no second time.
 - A flow is limited by its window if in this round more than half of it was in
@@ -80,19 +82,19 @@ class Law:
     rounds: int = 0  # In which alpha was updated since it was exact, ...
     coarse: bool = False  # ... one of them, or this one, with 2 MB or more.
     acked_in_avoidance: int = 0
-    round_end: int = field(init=False)
+    delivered: int = 0  # Bytes; what follows are values of this.
+    round_end: int = 0
     round_marked: Fraction = Fraction(0)
     round_total: Fraction = Fraction(0)
     most_in_flight: int = 64
-    cut_at: int | None = None  # snd_nxt when the window was cut.
-    lost_at: int | None = None
+    cut_end: int | None = None
+    loss_end: int | None = None
     below_floor: bool = False
     one_segment: bool = False  # Is acknowledged at once.
     salt: int = 0
     alpha_bits: int = ONE
 
     def __post_init__(self) -> None:
-        self.round_end = self.nxt
         self.wnd = Fraction(min(self.params.initial_window * self.mss, WINDOW_MAX))
         self.clamp()
 
@@ -107,7 +109,7 @@ class Law:
 
     @property
     def held(self) -> bool:
-        return self.cut_at is not None
+        return self.cut_end is not None
 
     @property
     def ssthresh(self) -> Fraction:
@@ -136,7 +138,11 @@ class Law:
         """In units of 1 / ONE."""
         return min(4 * r, max(r, ONE // 2))
 
-    def cut(self, marked: bool = False) -> None:
+    def window(self) -> int:
+        return self.delivered + min(self.nxt - self.una, int(self.wnd))
+
+    def cut(self, marked: bool = False, end: int | None = None) -> None:
+        end = end or self.window()
         spread = marked and self.params.spread and not self.slow_start
         reduction = self.spread() if spread else self.reduction()
         self.wnd = self.wnd * (1 - reduction)
@@ -144,14 +150,16 @@ class Law:
         self.clamp()
         self.slow_start = False
         self.acked_in_avoidance = 0
-        self.cut_at = self.nxt
+        self.cut_end = end
 
     def send(self, n: int) -> None:
         self.nxt += n
 
-    def ack(self, acked: int, marked: int, total: int) -> bool:
+    def ack(self, acked: int, delivered: int, marked: int, total: int) -> bool:
         in_flight = flight(self.nxt - self.una)
         self.una += acked
+        self.delivered += delivered
+        window = self.window()
         self.most_in_flight = max(self.most_in_flight, in_flight)
         most = self.most_in_flight
         if acked and self.below_floor:
@@ -163,7 +171,7 @@ class Law:
             self.round_marked /= 2
             self.round_total /= 2
             self.coarse = True
-        if acked and self.una >= self.round_end:
+        if delivered and self.delivered >= self.round_end:
             if self.round_total:
                 fraction = self.round_marked / self.round_total
                 gain = self.params.gain
@@ -171,18 +179,18 @@ class Law:
                 self.alpha = Fraction(round(alpha * PRECISION), PRECISION)
                 self.rounds += 1
             self.round_marked = self.round_total = Fraction(0)
-            self.round_end = self.nxt
+            self.round_end = window
             self.most_in_flight = flight(self.nxt - self.una)
-        if self.cut_at is not None and self.una > self.cut_at:
-            self.cut_at = None
-        if self.lost_at is not None and self.una > self.lost_at:
-            self.lost_at = None
+        if self.cut_end is not None and self.delivered > self.cut_end:
+            self.cut_end = None
+        if self.loss_end is not None and self.delivered > self.loss_end:
+            self.loss_end = None
         if marked and not self.held:
             # One mark less than a window after a loss that is still repaired
             # belongs to the same congestion.
-            self.cut(marked=True)
-            if self.lost_at is not None:
-                self.lost_at = self.nxt
+            self.cut(True, window)
+            if self.loss_end is not None:
+                self.loss_end = window
             return True
         if acked and not self.held and self.limited(most):
             self.grow(acked)
@@ -208,27 +216,28 @@ class Law:
                 self.wnd += self.mss
 
     def loss(self) -> bool:
-        if self.lost_at is not None:
+        if self.loss_end is not None:
             return False
         self.alpha = Fraction(1)
         self.rounds = 0
         self.coarse = False
-        if self.cut_at is not None:
-            self.lost_at = self.cut_at
+        if self.cut_end is not None:
+            self.loss_end = self.cut_end
             return False
         self.cut()
-        self.lost_at = self.nxt
+        self.loss_end = self.cut_end
         return True
 
     def timeout(self) -> None:
+        end = max(self.window(), self.loss_end or 0, self.cut_end or 0)
         if not self.below_floor:
             self.threshold = max(self.wnd / 2, Fraction(2 * self.mss))
             self.slow_start = True
         self.wnd = Fraction(self.mss)
         self.below_floor = True
         self.most_in_flight = 64
-        self.cut_at = None
-        self.lost_at = self.nxt
+        self.cut_end = None
+        self.loss_end = end
         self.clamp()
 
     def idle(self) -> bool:

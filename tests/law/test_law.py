@@ -133,14 +133,15 @@ class Pair:
         room = int(self.model.wnd) - (self.model.nxt - self.model.una)
         self.send(max(0, room // self.mss * self.mss))
 
-    def ack(self, acked: int, marked: int, total: int) -> None:
+    def ack(self, acked: int, marked: int, total: int, delivered: int | None = None) -> None:
         model = self.model
+        delivered = acked if delivered is None else delivered
         before = model.wnd
-        was_held = model.held and model.una + acked <= (model.cut_at or 0)
+        was_held = model.held and model.delivered + delivered <= (model.cut_end or 0)
         self.engine.env(self.mss, model.una + acked, model.nxt, self.now, 1000)
-        engine_cut = self.engine.ack(acked, marked, total)
+        engine_cut = self.engine.ack(acked, marked, total, delivered=delivered)
         model.alpha_bits = self.engine.alpha
-        cut = model.ack(acked, marked, total)
+        cut = model.ack(acked, delivered, marked, total)
         assert engine_cut == cut
         self.cuts += cut
         after = self.engine.wnd
@@ -215,10 +216,10 @@ class Pair:
                 # What is acknowledged and what is reported differ.
                 n = min(in_flight, 1 + x % self.mss)
                 total = y % (2 * self.mss)
-                self.ack(n, x % (total + 1), total)
+                self.ack(n, x % (total + 1), total, (n + total) // 2)
             elif name == "feedback":
                 total = 1 + y % self.mss
-                self.ack(0, x % (total + 1), total)
+                self.ack(0, x % (total + 1), total, total)
             elif name == "loss" and in_flight:
                 self.loss()
             elif name == "timeout" and in_flight:
@@ -408,7 +409,7 @@ def test_cubic(
         nxt = una + engine.wnd
         # Ends the hold; no growth as nothing is in flight.
         engine.env(mss, una, una, now, rtt_us)
-        engine.ack(0, 0, 1)
+        engine.ack(0, 0, 1, delivered=loss_wnd * mss + 1)
     start = engine.wnd
     cubic = None
     rtt = rtt_us / 1e6

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from acdc_testlib.tcp import MOD, Encap, Option
+from acdc_testlib.tcp import ACK, ECE, ECT0, MOD, Encap, Option
 from acdc_testlib.wire import Conn, Counted, Wire, pattern
 
 
@@ -233,3 +233,37 @@ def test_no_window_is_below_min_window(wire: Wire, ip: Encap) -> None:
     (got,) = c.peer_ack(0, window=c.WINDOW - 1)
     assert n["timeouts"] == 1
     assert 3 * wire.mtu <= got.window << 7 < 3 * wire.mtu + 128
+
+
+@pytest.mark.parametrize("capable", [True, False])
+@pytest.mark.parametrize("segments", [1, 2])
+def test_segments_held_back(wire: Wire, ip: Encap, capable: bool, segments: int) -> None:
+    """A guest leaves one segment out, or every other of the first ones, and goes on behind
+    it; its peer says by SACK what arrives, all of it marked.  One cut in each window of
+    data, of bytes that were delivered, and not one until SND.UNA moves."""
+    wire.set(fallback="reno")
+    c = Conn(wire, ip, capable=capable, guest_ecn=not capable).open()
+    c.guest_nxt += c.mss
+    if segments > 1:
+        c.guest_data(c.mss)
+        c.guest_nxt += c.mss
+    n = Counted(wire)
+    sent = 0
+    window = 10 * c.mss
+    for _ in range(12):
+        c.guest_data(window // c.mss * c.mss, ecn=ECT0)
+        sent += window // c.mss * c.mss
+        blocks = [(2 * segments - 1, (c.guest_nxt - c.guest_isn - 1) / c.mss), (1, 2)]
+        options = sack(c, *blocks[:segments])[2:]
+        (got,) = wire.ingress(
+            c.from_peer(
+                ack=c.guest_isn + 1,
+                options=options,
+                fb=(sent, sent + (segments - 1) * c.mss) if capable else None,
+                flags=ACK if capable else ACK | ECE,
+            )
+        )
+        window = (got.window << 7) - (c.guest_nxt - c.guest_isn - 1) + segments * c.mss
+        assert window >= c.mss
+    assert n["cuts_ecn"] >= 10 // segments
+    assert c.info()["wnd"] <= 3 * c.mss

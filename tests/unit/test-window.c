@@ -603,9 +603,10 @@ static bool
 give_ack(struct acdc_law *law, struct acdc_facts *facts, uint32_t acked,
          uint32_t ce, uint32_t total)
 {
-    facts->acked = acked;
+    facts->acked = facts->delivered = acked;
     facts->ce = ce;
     facts->total = total;
+    acdc_law_deliver(law, acked);
     return acdc_law_ack(law, facts);
 }
 
@@ -654,7 +655,8 @@ test_spread_cuts(void)
             facts.snd_una = n * 100 * MSS;
             facts.snd_nxt = facts.snd_una + 100 * MSS;
             facts.salt = 0x12345678;
-            law.round_end = law.cut_end = facts.snd_nxt;
+            facts.window = 100 * MSS;
+            law.round_left = law.window_left = 101 * MSS;
             give_ack(&law, &facts, MSS, MSS, MSS);
             held &= law.in_cut && !law.slow_start;
             exact &= law.wnd == low || law.wnd == WND;
@@ -785,6 +787,7 @@ test_set_aside(void)
         acdc_law_init(&law, &facts, ACDC_ALG_DCTCP);
         facts.snd_nxt += 10 * MSS;
         facts.snd_una += MSS;
+        facts.window = 9 * MSS;
         ok(give_ack(&law, &facts, MSS, MSS, MSS), "a mark cuts");
         acdc_law_switch(&law, ACDC_ALG_NONE);
         for (left = far[i]; left; left -= left < MSS ? left : MSS) {
