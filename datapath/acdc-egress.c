@@ -60,8 +60,7 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
         } else {
             acdc_flow_timeout(ctx, f, &facts);
         }
-    } else if (end == f->snd_nxt && !f->dupacks
-               && !(f->flags & ACDC_F_SACK_LOSS)) {
+    } else if (end == f->snd_nxt && !f->dupacks) {
         /* The tail, and no sign of loss: a tail loss probe (RFC 8985).  Its
          * answer will tell. */
     } else {

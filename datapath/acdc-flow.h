@@ -125,7 +125,7 @@ enum {
                                      * acdc_flow_time_next(). */
     ACDC_F_BEHIND = 1 << 26,        /* The guest does not know snd_una yet, of
                                      * which a FACK told. */
-    ACDC_F_SACK_LOSS = 1 << 27,     /* SACK showed loss in this window. */
+    ACDC_F_DUPLICATES = 1 << 27,    /* The network was seen to send twice. */
     ACDC_F_WSCALE_SHIFT = 28,       /* Of the guest's windows, four bits: one more
                                      * than in the option on its SYN, 0 without
                                      * one.  See acdc_flow_guest_wscale(). */

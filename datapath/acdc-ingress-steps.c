@@ -68,6 +68,37 @@ is_plausible(const struct steps *s)
     return seq_plausible(s->p->seq, s->f->rcv_nxt) && is_valid_ack(s);
 }
 
+/* A report of more than was sent, or of more marked than all.  Most likely the network
+ * duplicates packets, and both ends count differently: that is taken for certain after
+ * some in a row, and known from then on.  Then the fraction that was marked is right.
+ * Counts from here; what is on its way will be reported, too.  False if it is not to be
+ * believed. */
+static bool
+take_excess(const struct steps *s, uint32_t total, uint32_t *new_ce,
+            uint32_t *new_total)
+{
+    struct acdc_flow *f = s->f;
+    uint32_t excess = total - acdc_flow_tx_total(f);
+    /* No more than a window came twice. */
+    bool possible = *new_ce <= *new_total && excess <= *new_total
+                    && excess <= s->in->law.wnd;
+
+    if (!(f->flags & ACDC_F_DUPLICATES) || !possible) {
+        ACDC_COUNT(s->ctx, FEEDBACK_BAD, 1);
+        if (f->bad_feedback < ACDC_FEEDBACK_RESYNC - 1) {
+            f->bad_feedback++;
+            return false;
+        }
+    }
+    if (possible) {
+        f->flags |= ACDC_F_DUPLICATES;
+    } else {
+        *new_ce = *new_total = 0;
+    }
+    acdc_flow_set_tx_total(f, total + (f->snd_nxt - s->p->ack));
+    return true;
+}
+
 static enum report
 read_feedback(struct steps *s)
 {
@@ -87,17 +118,9 @@ read_feedback(struct steps *s)
         ACDC_COUNT(ctx, FEEDBACK_STALE, 1);
         return REPORT_NONE;
     }
-    if (seq_after(total, acdc_flow_tx_total(f)) || new_ce > new_total) {
-        ACDC_COUNT(ctx, FEEDBACK_BAD, 1);
-        if (f->bad_feedback < ACDC_FEEDBACK_RESYNC - 1) {
-            f->bad_feedback++;
-            return REPORT_BAD;
-        }
-        /* Not once but always: the network duplicates packets, and both ends
-         * count differently.  Count from here; what is on its way will be
-         * reported too. */
-        new_total = new_ce = 0;
-        acdc_flow_set_tx_total(f, total + (f->snd_nxt - s->p->ack));
+    if ((seq_after(total, acdc_flow_tx_total(f)) || new_ce > new_total)
+        && !take_excess(s, total, &new_ce, &new_total)) {
+        return REPORT_BAD;
     }
     s->total = new_total;
     s->ce = new_ce;
@@ -155,46 +178,32 @@ note_prompt_ack(const struct steps *s, uint32_t acked)
     }
 }
 
-/* An ACK that carries SACK blocks says by them what arrived beyond a hole, and all
- * of it again each time: it counts for as many duplicate ACKs as full segments or
- * blocks that it says (RFC 6675 section 4, IsLost()).  One that says nothing new is
- * no duplicate (section 2), nor what came twice (D-SACK, RFC 2883).  True if there
- * are more than before. */
+/* Three duplicate ACKs, or as much beyond the hole in SACK blocks.
+ *
+ * An ACK that carries SACK blocks says by them what arrived beyond a hole, and all of
+ * it again each time: it counts for as many duplicate ACKs as full segments or blocks
+ * that it says (RFC 6675 section 4, IsLost()).  One that says nothing new is no
+ * duplicate (section 2), nor what came twice (D-SACK, RFC 2883). */
 static bool
-count_duplicate(struct acdc_flow *f, const struct acdc_pkt *p, bool duplicate)
+shows_loss(const struct acdc_ctx *ctx, struct acdc_flow *f,
+           const struct acdc_pkt *p, bool duplicate)
 {
     unsigned int n = f->dupacks + duplicate;
 
     if (p->opt_flags & ACDC_O_SACK) {
-        n = acdc_pkt_sacked_segments(p, f->snd_una, f->snd_nxt, f->mss);
+        n = seq_after(acdc_pkt_sack_edge(p, f->snd_una, f->snd_nxt),
+                      f->snd_una + ACDC_DUPTHRESH * (uint32_t) f->mss)
+            ? ACDC_DUPACKS_MAX
+            : acdc_pkt_sacked_segments(p, f->snd_una, f->snd_nxt, f->mss);
     }
     n = n < ACDC_DUPACKS_MAX ? n : ACDC_DUPACKS_MAX;
     if (n <= f->dupacks) {
         return false;
     }
     f->dupacks = n & ACDC_DUPACKS_MAX;
-    return true;
-}
-
-/* Three duplicate ACKs, or as much beyond the hole in SACK blocks. */
-static bool
-shows_loss(const struct acdc_ctx *ctx, struct acdc_flow *f,
-           const struct acdc_pkt *p, bool duplicate)
-{
-    if (count_duplicate(f, p, duplicate)) {
-        /* What arrives shows that the guest's timer has no reason to expire. */
-        f->active = (uint16_t) ctx->now_ms;
-        if (f->dupacks >= ACDC_DUPTHRESH) {
-            return true;
-        }
-    }
-    if ((p->opt_flags & ACDC_O_SACK) && !(f->flags & ACDC_F_SACK_LOSS)
-        && seq_after(acdc_pkt_sack_edge(p, f->snd_una, f->snd_nxt),
-                     f->snd_una + ACDC_DUPTHRESH * (uint32_t) f->mss)) {
-        f->flags |= ACDC_F_SACK_LOSS;
-        return true;
-    }
-    return false;
+    /* What arrives shows that the guest's timer has no reason to expire. */
+    f->active = (uint16_t) ctx->now_ms;
+    return n >= ACDC_DUPTHRESH;
 }
 
 /* What was sent and not received is lost, once nothing is under way.  True if
@@ -211,7 +220,8 @@ note_lost(const struct steps *s)
         || (f->flags & ACDC_F_FIN_GUEST)) {
         return true;
     }
-    more = (int16_t) (lost - in->lost) > 0;
+    more = (f->flags & ACDC_F_DUPLICATES)
+           || (int16_t) (lost - in->lost) > 0;
     in->lost = lost;
     return more;
 }
@@ -224,10 +234,7 @@ take_ack(const struct steps *s, uint32_t acked)
 
     f->snd_una = s->p->ack;
     f->flags |= s->fack ? ACDC_F_BEHIND : 0;
-    if (acdc_unlikely(f->dupacks || (f->flags & ACDC_F_SACK_LOSS))) {
-        f->dupacks = 0;
-        f->flags &= ~(uint32_t) ACDC_F_SACK_LOSS;
-    }
+    f->dupacks = 0;
     if (acdc_likely(!s->elsewhere)) {
         f->active = (uint16_t) s->ctx->now_ms;
     }
@@ -328,7 +335,7 @@ process_ack(struct steps *s)
     bool pure = !p->payload && !(p->tcp_flags & ACDC_TCP_FIN) && !s->fack;
     uint32_t acked = p->ack - f->snd_una, delivered, rtt_us = 0;
     unsigned int kind = 0;
-    bool hole = f->dupacks || (f->flags & ACDC_F_SACK_LOSS);
+    bool hole = f->dupacks;
     bool loss, more_lost;
 
     if (!is_valid_ack(s)) {

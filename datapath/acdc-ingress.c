@@ -42,7 +42,7 @@ is_usual(const struct acdc_flow *f)
 
     return (f->flags & (flags | ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER
                         | ACDC_F_DOUBT | ACDC_F_BEHIND
-                        | ACDC_F_SACK_LOSS | ACDC_F_UNHEARD)) == flags
+                        | ACDC_F_UNHEARD)) == flags
            && f->state == ACDC_FLOW_ESTABLISHED && !f->bad_feedback
            && !f->dupacks;
 }

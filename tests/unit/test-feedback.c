@@ -504,6 +504,49 @@ test_forged_in_syn(void)
     sim_done(&s);
 }
 
+/* The network delivers every packet twice, marked or not: alpha is that fraction all
+ * the same, and after the first reports none is impossible. */
+static void
+test_duplicates(void)
+{
+    enum { MSS = 1000, N = 20000, FLIGHT = 8, TENTH = ACDC_FIX_ONE / 10 };
+    uint64_t alpha = 0;
+    unsigned int i, k;
+    struct sim s;
+
+    sim_init(&s, NULL, NULL);
+    sim_connect(&s);
+    for (i = 0; i < N + FLIGHT; i++) {
+        struct tcp_spec spec = sim_spec(&s, 0, ACDC_TCP_ACK, MSS);
+        struct packet *p;
+
+        if (i < N) {
+            packet_free_list(sim_egress(&s, 0, packet_make(&spec)));
+            s.guest[0].snd_nxt += MSS;
+        }
+        if (i >= FLIGHT) {
+            /* The one sent FLIGHT packets ago, as the engine sent it. */
+            spec.seq = s.guest[1].rcv_nxt;
+            spec.ecn = i % 10 ? ACDC_ECN_ECT0 : ACDC_ECN_CE;
+            s.guest[1].rcv_nxt += MSS;
+            for (k = 0; k < 2; k++) {
+                p = packet_make(&spec);
+                packet_free_list(sim_ingress(&s, 1, p));
+                packet_free_list(sim_ack(&s, 1));
+            }
+        }
+        s.now += SIM_MS / 10;
+        alpha += i >= N / 2 && i < N ? info(&s, 0).alpha : 0;
+    }
+    alpha /= N / 2;
+    printf("# alpha %.4f\n", (double) alpha / ACDC_FIX_ONE);
+    ok(alpha > TENTH / 2 && alpha < TENTH * 3 / 2, "every packet twice: alpha");
+    ok(sim_counter(&s, 0, ACDC_C_FEEDBACK_BAD) <= ACDC_FEEDBACK_RESYNC,
+       "few impossible reports: %u",
+       (unsigned int) sim_counter(&s, 0, ACDC_C_FEEDBACK_BAD));
+    sim_done(&s);
+}
+
 /* What a guest makes up is removed before it can be believed. */
 static void
 test_forged(void)
@@ -631,6 +674,7 @@ main(void)
     test_lost();
     test_fack();
     test_fack_number();
+    test_duplicates();
     test_forged();
     test_forged_in_syn();
     test_clean();
