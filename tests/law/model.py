@@ -35,7 +35,7 @@ What the description leaves open is read as follows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 
 WINDOW_MAX = 1 << 30

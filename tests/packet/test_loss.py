@@ -6,6 +6,7 @@ is sent again at once, the handshake's round-trip time."""
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -132,7 +133,7 @@ def test_sack_that_says_nothing_new_is_no_loss(wire: Wire, ip: Encap) -> None:
     c = Conn(wire, ip).open()
     c.guest_data(10 * c.mss)
     n = Counted(wire)
-    ack = {"ack": c.guest_isn + 1, "options": sack(c, (1, 2)), "fb": (0, c.mss)}
+    ack: dict[str, Any] = {"ack": c.guest_isn + 1, "options": sack(c, (1, 2)), "fb": (0, c.mss)}
     for i in range(4):
         wire.ingress(c.from_peer(**ack))
         wire.ingress(c.from_peer(**ack, window=c.WINDOW - i))
@@ -195,9 +196,7 @@ def test_duplicate_acks_are_a_sign_of_life(wire: Wire, ip: Encap) -> None:
     time.sleep(0.1 + 4 * c.info()["srtt_us"] / 1e6)
     dup = c.peer_ack_frame(0)
     wire.ingress(dup, dup, dup)
-    wire.egress(
-        c.from_guest(pattern(c.guest_acked, c.mss), seq=c.guest_isn + 1 + c.guest_acked)
-    )
+    wire.egress(c.from_guest(pattern(c.guest_acked, c.mss), seq=c.guest_isn + 1 + c.guest_acked))
     c.peer_ack()
     assert (n["timeouts"], n["cuts_loss"]) == (0, 1)
 
