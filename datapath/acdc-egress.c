@@ -78,12 +78,14 @@ drop_policed(struct acdc_ctx *ctx, struct acdc_pkt *p)
 }
 
 /* Whether data from 'seq' on probes a closed window, as most stacks do with one byte
- * of new data (RFC 9293 section 3.8.6.1): it begins where all ends that the peer
- * ever offered. */
+ * of new data (RFC 9293 section 3.8.6.1): the peer's last window is zero, or it begins
+ * where all ends that the peer ever offered. */
 static inline bool
 is_window_probe(const struct acdc_flow *f, uint32_t seq)
 {
-    return (f->flags & ACDC_F_EDGE) && !seq_before(seq, f->peer_edge);
+    return (f->flags & ACDC_F_EDGE)
+           && (!acdc_flow_in(f)->peer_window
+               || !seq_before(seq, f->peer_edge));
 }
 
 /* Data that the guest sent before.  Of a window probe the answer says nothing of

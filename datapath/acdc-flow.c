@@ -99,6 +99,31 @@ acdc_flow_note_delay(struct acdc_ctx *ctx, struct acdc_flow *f,
     acdc_law_clamp(&in->law, &facts);
 }
 
+bool
+acdc_flow_take_excess(struct acdc_ctx *ctx, struct acdc_flow *f, uint32_t ack,
+                      uint32_t total, uint32_t *new_ce, uint32_t *new_total)
+{
+    uint32_t excess = total - acdc_flow_tx_total(f);
+    /* No more than a window came twice. */
+    bool possible = *new_ce <= *new_total && excess <= *new_total
+                    && excess <= acdc_flow_in(f)->law.wnd;
+
+    if (!(f->flags & ACDC_F_DUPLICATES) || !possible) {
+        ACDC_COUNT(ctx, FEEDBACK_BAD, 1);
+        if (f->bad_feedback < ACDC_FEEDBACK_RESYNC - 1) {
+            f->bad_feedback++;
+            return false;
+        }
+    }
+    if (possible) {
+        f->flags |= ACDC_F_DUPLICATES;
+    } else {
+        *new_ce = *new_total = 0;
+    }
+    acdc_flow_set_tx_total(f, total + (f->snd_nxt - ack));
+    return true;
+}
+
 /* Takes the round-trip time of what is timed, which this packet answers. */
 static uint32_t
 take_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
@@ -162,6 +187,32 @@ acdc_flow_take_first_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
     f->active = (uint16_t) ctx->now_ms;
     acdc_flow_time_next(f, 0);
+}
+
+/* An ACK that carries SACK blocks says by them what arrived beyond a hole, and all of
+ * it again each time: it counts for as many duplicate ACKs as full segments or blocks
+ * that it says (RFC 6675 section 4, IsLost()).  One that says nothing new is no
+ * duplicate (section 2), nor what came twice (D-SACK, RFC 2883). */
+bool
+acdc_flow_shows_loss(const struct acdc_ctx *ctx, struct acdc_flow *f,
+                     const struct acdc_pkt *p, bool duplicate)
+{
+    unsigned int n = f->dupacks + duplicate;
+
+    if (p->opt_flags & ACDC_O_SACK) {
+        n = seq_after(acdc_pkt_sack_edge(p, f->snd_una, f->snd_nxt),
+                      f->snd_una + ACDC_DUPTHRESH * (uint32_t) f->mss)
+            ? ACDC_DUPACKS_MAX
+            : acdc_pkt_sacked_segments(p, f->snd_una, f->snd_nxt, f->mss);
+    }
+    n = n < ACDC_DUPACKS_MAX ? n : ACDC_DUPACKS_MAX;
+    if (n <= f->dupacks) {
+        return false;
+    }
+    f->dupacks = n & ACDC_DUPACKS_MAX;
+    /* What arrives shows that the guest's timer has no reason to expire. */
+    f->active = (uint16_t) ctx->now_ms;
+    return n >= ACDC_DUPTHRESH;
 }
 
 void

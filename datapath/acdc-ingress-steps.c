@@ -68,37 +68,6 @@ is_plausible(const struct steps *s)
     return seq_plausible(s->p->seq, s->f->rcv_nxt) && is_valid_ack(s);
 }
 
-/* A report of more than was sent, or of more marked than all.  Most likely the network
- * duplicates packets, and both ends count differently: that is taken for certain after
- * some in a row, and known from then on.  Then the fraction that was marked is right.
- * Counts from here; what is on its way will be reported, too.  False if it is not to be
- * believed. */
-static bool
-take_excess(const struct steps *s, uint32_t total, uint32_t *new_ce,
-            uint32_t *new_total)
-{
-    struct acdc_flow *f = s->f;
-    uint32_t excess = total - acdc_flow_tx_total(f);
-    /* No more than a window came twice. */
-    bool possible = *new_ce <= *new_total && excess <= *new_total
-                    && excess <= s->in->law.wnd;
-
-    if (!(f->flags & ACDC_F_DUPLICATES) || !possible) {
-        ACDC_COUNT(s->ctx, FEEDBACK_BAD, 1);
-        if (f->bad_feedback < ACDC_FEEDBACK_RESYNC - 1) {
-            f->bad_feedback++;
-            return false;
-        }
-    }
-    if (possible) {
-        f->flags |= ACDC_F_DUPLICATES;
-    } else {
-        *new_ce = *new_total = 0;
-    }
-    acdc_flow_set_tx_total(f, total + (f->snd_nxt - s->p->ack));
-    return true;
-}
-
 static enum report
 read_feedback(struct steps *s)
 {
@@ -119,7 +88,8 @@ read_feedback(struct steps *s)
         return REPORT_NONE;
     }
     if ((seq_after(total, acdc_flow_tx_total(f)) || new_ce > new_total)
-        && !take_excess(s, total, &new_ce, &new_total)) {
+        && !acdc_flow_take_excess(ctx, f, s->p->ack, total, &new_ce,
+                                  &new_total)) {
         return REPORT_BAD;
     }
     s->total = new_total;
@@ -176,34 +146,6 @@ note_prompt_ack(const struct steps *s, uint32_t acked)
             ACDC_COUNT(s->ctx, FLOWS_PROMPT, 1);
         }
     }
-}
-
-/* Three duplicate ACKs, or as much beyond the hole in SACK blocks.
- *
- * An ACK that carries SACK blocks says by them what arrived beyond a hole, and all of
- * it again each time: it counts for as many duplicate ACKs as full segments or blocks
- * that it says (RFC 6675 section 4, IsLost()).  One that says nothing new is no
- * duplicate (section 2), nor what came twice (D-SACK, RFC 2883). */
-static bool
-shows_loss(const struct acdc_ctx *ctx, struct acdc_flow *f,
-           const struct acdc_pkt *p, bool duplicate)
-{
-    unsigned int n = f->dupacks + duplicate;
-
-    if (p->opt_flags & ACDC_O_SACK) {
-        n = seq_after(acdc_pkt_sack_edge(p, f->snd_una, f->snd_nxt),
-                      f->snd_una + ACDC_DUPTHRESH * (uint32_t) f->mss)
-            ? ACDC_DUPACKS_MAX
-            : acdc_pkt_sacked_segments(p, f->snd_una, f->snd_nxt, f->mss);
-    }
-    n = n < ACDC_DUPACKS_MAX ? n : ACDC_DUPACKS_MAX;
-    if (n <= f->dupacks) {
-        return false;
-    }
-    f->dupacks = n & ACDC_DUPACKS_MAX;
-    /* What arrives shows that the guest's timer has no reason to expire. */
-    f->active = (uint16_t) ctx->now_ms;
-    return n >= ACDC_DUPTHRESH;
 }
 
 /* What was sent and not received is lost, once nothing is under way.  True if
@@ -364,7 +306,7 @@ process_ack(struct steps *s)
                                       window_of_data(s));
     }
     loss = f->snd_nxt != f->snd_una
-           && shows_loss(s->ctx, f, p, kind & IS_DUPLICATE);
+           && acdc_flow_shows_loss(s->ctx, f, p, kind & IS_DUPLICATE);
     more_lost = note_lost(s);
     if (acked || s->total || delivered || loss) {
         tell_law(s, acked, delivered, rtt_us, loss, more_lost);

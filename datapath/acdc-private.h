@@ -309,6 +309,18 @@ void acdc_flow_take_first_rtt(struct acdc_ctx *, struct acdc_flow *,
 uint32_t acdc_flow_sample_rtt(struct acdc_ctx *, struct acdc_flow *,
                               const struct acdc_params *, uint32_t window);
 
+/* A report of more than was sent, or of more marked than all.  Most likely the network
+ * duplicates packets, and both ends count differently: that is taken for certain after
+ * some in a row, and known from then on.  Then the fraction that was marked is right.
+ * Counts from here, 'ack'; what is on its way will be reported, too.  False if it is not
+ * to be believed. */
+bool acdc_flow_take_excess(struct acdc_ctx *, struct acdc_flow *, uint32_t ack,
+                           uint32_t total, uint32_t *new_ce,
+                           uint32_t *new_total);
+/* Three duplicate ACKs, of which 'p' may be one, or as much beyond the hole in SACK
+ * blocks. */
+bool acdc_flow_shows_loss(const struct acdc_ctx *, struct acdc_flow *,
+                          const struct acdc_pkt *p, bool duplicate);
 /* Loss was inferred. */
 void acdc_flow_loss(struct acdc_ctx *, struct acdc_flow *,
                     const struct acdc_facts *);
