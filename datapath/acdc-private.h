@@ -67,6 +67,12 @@ acdc_flow_port(const struct acdc *a, const struct acdc_flow *f)
     return acdc_ptr_load(&dir->ports[f->port_key / ACDC_N_KINDS]);
 }
 
+static inline struct acdc_tenant *
+acdc_flow_owner(const struct acdc *a, const struct acdc_flow *f)
+{
+    return acdc_flow_port(a, f)->owner;
+}
+
 /* The counters that most packets add to: acdc_process() takes it that they were
  * counted, so that packets need not ask.  It clears these, and not all, which for
  * few packets would take longer than what they count. */
@@ -127,6 +133,8 @@ uint32_t acdc_table_flush(struct acdc *, const struct acdc_tenant *,
                           const struct acdc_port *);
 /* Unlinks and frees, unless another thread did. */
 bool acdc_flow_remove(struct acdc *, struct acdc_flow *);
+/* The same with acdc.lock held. */
+bool acdc_flow_remove_locked(struct acdc *, struct acdc_flow *);
 /* Changes 'state' and the counts that go with it; flow's lock held.  The flow is
  * one of the port's. */
 void acdc_flow_set_state(const struct acdc_ctx *, struct acdc_flow *,

@@ -337,12 +337,6 @@ acdc_flow_ends(const struct acdc_flow *f, struct acdc_end *local,
 
 /* Counts. ------------------------------------------------------------------ */
 
-static struct acdc_tenant *
-flow_tenant(const struct acdc *a, const struct acdc_flow *f)
-{
-    return acdc_flow_port(a, f)->owner;
-}
-
 static void
 count_state(struct acdc_tenant *t, enum acdc_flow_state state, int delta)
 {
@@ -418,9 +412,8 @@ find_link(const struct acdc *a, const struct acdc_flow *f)
     return NULL;
 }
 
-/* Table lock held. */
-static bool
-remove_locked(struct acdc *a, struct acdc_flow *f)
+bool
+acdc_flow_remove_locked(struct acdc *a, struct acdc_flow *f)
 {
     acdc_link *link = find_link(a, f);
     struct acdc_port *port;
@@ -456,7 +449,7 @@ acdc_flow_remove(struct acdc *a, struct acdc_flow *f)
     bool removed;
 
     acdc_lock(&a->lock);
-    removed = remove_locked(a, f);
+    removed = acdc_flow_remove_locked(a, f);
     acdc_unlock(&a->lock);
     return removed;
 }
@@ -472,7 +465,7 @@ acdc_flow_remove(struct acdc *a, struct acdc_flow *f)
 static int
 evict_rank(const struct acdc_ctx *ctx, struct acdc_flow *f, uint32_t share)
 {
-    const struct acdc_tenant *t = flow_tenant(ctx->acdc, f);
+    const struct acdc_tenant *t = acdc_flow_owner(ctx->acdc, f);
     bool above = acdc_count_read(&t->n_flows) > share;
     int rank;
 
@@ -540,7 +533,7 @@ evict_locked(const struct acdc_ctx *ctx)
         ctx->tenant->no_victim_ms = ctx->now_ms;
         return false;
     }
-    return remove_locked(a, victim);
+    return acdc_flow_remove_locked(a, victim);
 }
 
 /* Table lock held. */
@@ -571,7 +564,7 @@ make_room_beside_locked(struct acdc_ctx *ctx, const struct others *others)
 
         if (evict_rank(ctx, f, 0) > 2) {
             ACDC_COUNT(ctx, FLOWS_EVICTED, 1);
-            return remove_locked(ctx->acdc, f);
+            return acdc_flow_remove_locked(ctx->acdc, f);
         }
     }
     return others->n < ACDC_SAME_ENDS;
@@ -645,119 +638,4 @@ acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
     acdc_unlock(&a->lock);
     ACDC_COUNT(ctx, FLOWS_CREATED, 1);
     return f;
-}
-
-/* Sweeper, flush. ---------------------------------------------------------- */
-
-/* How long a handshake of the tenant may take.  Less once they use half of the
- * quota: else a few hundred SYNs a second from anywhere, which nobody answers,
- * would keep all its connections from being followed.  RCU read section. */
-static uint32_t
-half_open_limit(const struct acdc_tenant *t)
-{
-    const struct acdc_policy *policy = acdc_ptr_load(&t->policy);
-
-    return acdc_count_read(&t->n_half_open) > policy->max_half_open / 2
-           ? ACDC_HALF_OPEN_SHORT_MS : ACDC_HALF_OPEN_MS;
-}
-
-static bool
-has_expired(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
-            bool *closed)
-{
-    uint32_t limit, idle;
-
-    acdc_lock(&f->lock);
-    *closed = f->state == ACDC_FLOW_CLOSED;
-    if (*closed) {
-        limit = ACDC_LINGER_MS;
-    } else if (acdc_flow_in_handshake(f)) {
-        limit = half_open_limit(flow_tenant(a, f));
-    } else {
-        limit = acdc_a32_read(&a->idle_timeout_ms);
-    }
-    idle = acdc_flow_idle_ms(f, now_ms);
-    acdc_flow_forget(f, acdc_ptr_load(&flow_tenant(a, f)->policy), now_ms);
-    acdc_unlock(&f->lock);
-    return idle >= limit;
-}
-
-/* Removes a flow whose time has come; counts it unless it was 'closed'. */
-static void
-expire(struct acdc *a, struct acdc_flow *f, bool closed)
-{
-    struct acdc_tenant *t = flow_tenant(a, f);
-
-    acdc_lock(&a->lock);
-    if (remove_locked(a, f) && !closed) {
-        /* Under the lock, which keeps the kernel's softirq away: a packet on
-         * the same CPU would count in the middle of it, in the same slot. */
-        acdc_a64_add(&t->slots[acdc_slot()].counters[ACDC_C_FLOWS_EXPIRED], 1);
-    }
-    acdc_unlock(&a->lock);
-}
-
-bool
-acdc_sweep(struct acdc *a, uint64_t now, uint32_t budget)
-{
-    struct acdc_table *t = acdc_ptr_load(&a->table);
-    uint32_t now_ms = (uint32_t) acdc_div64(now, 1000000);
-
-    if (!t) {
-        return true;
-    }
-    for (; budget; budget--) {
-        struct acdc_flow *f, *next;
-
-        acdc_read_lock();
-        acdc_table_prefetch(t, a->sweep_hand);
-        for (f = acdc_link_load(&t->buckets[a->sweep_hand]); f; f = next) {
-            bool closed;
-
-            next = acdc_link_load(&f->next);
-            if (has_expired(a, f, now_ms, &closed)) {
-                expire(a, f, closed);
-            }
-        }
-        acdc_read_unlock();
-        if (++a->sweep_hand > t->mask) {
-            a->sweep_hand = 0;
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Buckets after which other threads may have the processor. */
-#define FLUSHED_AT_ONCE 4096
-
-uint32_t
-acdc_table_flush(struct acdc *a, const struct acdc_tenant *tenant,
-                 const struct acdc_port *port)
-{
-    const acdc_count_t *left = port ? &port->n_flows
-                               : tenant ? &tenant->n_flows : &a->n_flows;
-    const struct acdc_table *t = a->table;
-    uint32_t n = 0;
-    uint32_t i;
-
-    for (i = 0; t && i <= t->mask && acdc_count_read(left); i++) {
-        struct acdc_flow *f, *next;
-
-        if (i && i % FLUSHED_AT_ONCE == 0) {
-            acdc_yield();
-        }
-        acdc_read_lock();
-        acdc_table_prefetch(t, i);
-        for (f = acdc_link_load(&t->buckets[i]); f; f = next) {
-            const struct acdc_port *of = acdc_flow_port(a, f);
-
-            next = acdc_link_load(&f->next);
-            if ((!tenant || of->owner == tenant) && (!port || of == port)) {
-                n += acdc_flow_remove(a, f);
-            }
-        }
-        acdc_read_unlock();
-    }
-    return n;
 }
