@@ -136,6 +136,7 @@ restore(struct acdc_ctx *ctx, const struct acdc_flow *f, const struct icmp *m)
     uint8_t ecn = f->flags & ACDC_F_GUEST_ECN ? acdc_pkt_ecn(p)
                                               : ACDC_ECN_NOT_ECT;
     uint32_t before, after, len = p->len;
+    bool rewritten;
 
     if (!acdc_pkt_make_writable(p)) {
         ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
@@ -143,7 +144,7 @@ restore(struct acdc_ctx *ctx, const struct acdc_flow *f, const struct icmp *m)
     }
     before = sum_edited(m);
     if (p->tcp_hlen >= ACDC_TCP_HLEN) {
-        ecn = senders_ecn(f, acdc_pkt_noted_ecn(p), acdc_pkt_ecn(p));
+        ecn = senders_ecn(f, p, acdc_pkt_ecn(p), &rewritten);
         acdc_pkt_set_reserved(p, 0);
         if (acdc_pkt_walk_options(p, ctx->exid) == ACDC_N_COUNTERS) {
             acdc_pkt_strip(p, ctx->exid);

@@ -9,18 +9,22 @@
 #include "acdc-private.h"
 
 /* The codepoint of the guest that sent a packet: what its vSwitch noted in the reserved
- * bits, or 'ecn', which the packet has, if that left it as it was. */
+ * bits, or 'ecn', which the packet has, if that left it as it was.  '*rewritten': whether
+ * the path cleared or rewrote the ECN field; marked, it left as ECT(0) or CE. */
 static ACDC_ALWAYS_INLINE uint8_t
-senders_ecn(const struct acdc_flow *f, uint8_t noted, uint8_t ecn)
+senders_ecn(const struct acdc_flow *f, const struct acdc_pkt *p, uint8_t ecn,
+            bool *rewritten)
 {
-    return noted == (f->flags & ACDC_F_NOT_ECT ? 0 : ACDC_ECN_CE) ? ecn
-           : noted == ACDC_ECN_CE ? ACDC_ECN_NOT_ECT : noted;
-}
+    uint8_t noted = (acdc_pkt_reserved(p) & ACDC_RES_ECN_MASK)
+                    >> ACDC_RES_ECN_SHIFT;
 
-static ACDC_ALWAYS_INLINE uint8_t
-acdc_pkt_noted_ecn(const struct acdc_pkt *p)
-{
-    return (acdc_pkt_reserved(p) & ACDC_RES_ECN_MASK) >> ACDC_RES_ECN_SHIFT;
+    *rewritten = false;
+    if (noted == (f->flags & ACDC_F_NOT_ECT ? 0 : ACDC_ECN_CE)) {
+        return ecn;
+    }
+    /* Which have this bit both. */
+    *rewritten = !(ecn & ACDC_ECN_ECT0) && noted;
+    return noted == ACDC_ECN_CE ? ACDC_ECN_NOT_ECT : noted;
 }
 
 /* The ECN codepoint that the guest is to see of a packet that came with 'ecn': its
@@ -29,14 +33,13 @@ static ACDC_ALWAYS_INLINE uint8_t
 ecn_for_guest(struct acdc_ctx *ctx, const struct acdc_flow *f,
               const struct acdc_pkt *p, uint8_t ecn)
 {
-    uint8_t noted = acdc_pkt_noted_ecn(p);
+    bool rewritten;
 
-    if (acdc_unlikely(!(ecn & ACDC_ECN_ECT0))
-        && noted && noted != (f->flags & ACDC_F_NOT_ECT ? 0 : ACDC_ECN_CE)) {
-        /* It left as ECT(0) or CE, which have this bit both. */
+    ecn = senders_ecn(f, p, ecn, &rewritten);
+    if (acdc_unlikely(rewritten)) {
         ACDC_COUNT(ctx, ECN_REWRITTEN, 1);
     }
-    return senders_ecn(f, noted, ecn);
+    return ecn;
 }
 
 /* Receiver side: what the next feedback will say. */
