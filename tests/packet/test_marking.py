@@ -163,8 +163,8 @@ def test_marks_are_counted(wire: Wire, ip: Encap) -> None:
     assert n["egress_packets"] == 3
 
 
-# The value that says Not-ECT, and the one for what the other vSwitch did not mark: of
-# version 0.1, and with the capability's flag.
+# The value that says Not-ECT, and the one for what the other vSwitch did not mark: without
+# the capability's flag, and with it.
 ENCODINGS = [(0, NOT_ECT, CE), (CAP_NOT_ECT, CE, NOT_ECT)]
 
 
@@ -182,7 +182,7 @@ def test_the_capability_has_its_flags(wire: Wire, ip: Encap, active: bool) -> No
 def test_what_is_noted_of_the_guests_codepoint(
     wire: Wire, ip: Encap, flags: int, not_ect: int, left: int, active: bool
 ) -> None:
-    """Towards a vSwitch of version 0.1 as that expects it.  A mark that the guest sets
+    """Towards a vSwitch without the flag as that expects it.  A mark that the guest sets
     itself stays, and is to be counted."""
     c = Conn(wire, ip, flags=flags, active=active, guest_ecn=True).open()
     noted = {NOT_ECT: not_ect, ECT0: ECT0, ECT1: ECT1, CE: ECT0}
@@ -224,7 +224,7 @@ def test_rewritten_ecn_fields_are_counted(
     wire: Wire, ip: Encap, flags: int, not_ect: int, left: int
 ) -> None:
     """The path cleared what left as ECT(0), or made something else of it.  Of Not-ECT
-    version 0.1 says what it says of what it never saw."""
+    a vSwitch without the flag says what it says of what it never saw."""
     c = Conn(wire, ip, flags=flags).open()
     n = Counted(wire)
     noted = [ECT0, ECT1] + ([not_ect] if flags else [])
