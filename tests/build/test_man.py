@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("ACDC_ENV", ROOT / "build/env")).parents[1]
-PROGRAMS = sorted(path.name for path in ROOT.glob("utilities/acdc-*"))
+PROGRAMS = sorted(path.name for path in ROOT.glob("utilities/acdc-*") if not path.suffix)
 # What make exported to the tests is not for the makes that they run.
 ENVIRON = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
 
