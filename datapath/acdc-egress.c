@@ -520,6 +520,9 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         return;
     }
     renumber_ack(ctx, f, p);
+    if (acdc_unlikely(f->state == ACDC_FLOW_CLOSED)) {
+        acdc_flow_go_on(ctx, f, p);
+    }
     acdc_flow_note_end(ctx, f, p);
     if (f->flags & ACDC_F_CAPABLE) {
         dress(ctx, f, params, p);

@@ -283,6 +283,19 @@ is_valid_fin(const struct acdc_ctx *ctx, const struct acdc_flow *f,
 }
 
 void
+acdc_flow_go_on(struct acdc_ctx *ctx, struct acdc_flow *f,
+                const struct acdc_pkt *p)
+{
+    uint32_t fins = f->flags & (ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER);
+
+    if (!(p->tcp_flags & ACDC_TCP_RST)
+        && fins != (ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER)) {
+        acdc_flow_set_state(ctx, f, fins ? ACDC_FLOW_CLOSING
+                                         : ACDC_FLOW_ESTABLISHED);
+    }
+}
+
+void
 acdc_flow_do_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
                       const struct acdc_pkt *p)
 {

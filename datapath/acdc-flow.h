@@ -16,8 +16,8 @@ enum {
                                      * of Linux. */
     ACDC_HALF_OPEN_SHORT_MS = 3000, /* And of one of too many: covers the
                                      * first. */
-    ACDC_LINGER_MS = 10 * 1000,     /* Life after FIN/FIN or the peer's RST, for
-                                     * what is still on its way. */
+    ACDC_LINGER_MS = 10 * 1000,     /* Life after FIN/FIN or the peer's refusal,
+                                     * for what is still on its way. */
     ACDC_IDLE_EVICT_MS = 60 * 1000, /* An established flow this idle goes when
                                      * the table is full. */
     ACDC_RTO_MIN_MS = 10,           /* The least RTO tuned for datacenters. */
@@ -434,14 +434,18 @@ acdc_flow_in_handshake(const struct acdc_flow *f)
            || (f->state == ACDC_FLOW_RESET && !(f->flags & ACDC_F_LAW));
 }
 
-/* Whether the peer may have this connection, as far as it has said.  Then
- * another SYN, or SYN-ACK, begins a second flow of the same key.  That is behind
- * the first in its bucket, and takes its place once the peer confirms it: a
- * guest's word alone ends nothing. */
+/* Whether both ends may still have this connection, whose law has begun, as far as
+ * they have said: no FINs of both, and who gets a RST may only challenge it (RFC
+ * 5961).  Then another SYN, or SYN-ACK, begins a second flow of the same key.  That is
+ * behind the first in its bucket, and takes its place once the other end confirms it:
+ * a guest's word alone ends nothing, at either end. */
 static inline bool
 acdc_flow_is_live(const struct acdc_flow *f)
 {
-    return (f->flags & ACDC_F_LAW) && f->state != ACDC_FLOW_CLOSED;
+    const uint32_t fins = ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER;
+
+    return (f->flags & ACDC_F_LAW)
+           && (f->state != ACDC_FLOW_CLOSED || (f->flags & fins) != fins);
 }
 
 /* Whether 'seq' is the ISS of the guest, for a SYN or SYN-ACK sent again.  After

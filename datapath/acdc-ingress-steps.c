@@ -432,15 +432,11 @@ note_data(const struct steps *s)
 static void
 note_alive(const struct steps *s)
 {
-    struct acdc_flow *f = s->f;
-    uint32_t fins = f->flags & (ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER);
+    const struct acdc_flow *f = s->f;
 
     if ((f->state == ACDC_FLOW_CLOSED || f->state == ACDC_FLOW_RESET)
-        && !(s->p->tcp_flags & ACDC_TCP_RST)
-        && fins != (ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER)
         && is_plausible(s)) {
-        acdc_flow_set_state(s->ctx, f, fins ? ACDC_FLOW_CLOSING
-                                            : ACDC_FLOW_ESTABLISHED);
+        acdc_flow_go_on(s->ctx, s->f, s->p);
     }
 }
 

@@ -354,6 +354,11 @@ void acdc_flow_hear(struct acdc_ctx *, struct acdc_flow *,
 bool acdc_flow_follow_ack(const struct acdc_ctx *, struct acdc_flow *,
                           const struct acdc_pkt *);
 
+/* After a RST that was not believed, be it answered with a challenge ACK (RFC 5961):
+ * who got it sends 'p'. */
+void acdc_flow_go_on(struct acdc_ctx *, struct acdc_flow *,
+                     const struct acdc_pkt *);
+
 /* Notes FIN and RST of 'p', and what acknowledges a FIN. */
 void acdc_flow_do_note_end(struct acdc_ctx *, struct acdc_flow *,
                            const struct acdc_pkt *);

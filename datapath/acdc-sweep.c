@@ -24,7 +24,8 @@ has_expired(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
     uint32_t limit, idle;
 
     acdc_lock(&f->lock);
-    *closed = f->state == ACDC_FLOW_CLOSED;
+    /* Not by a RST that who got it may have dropped, with the sender silent since. */
+    *closed = f->state == ACDC_FLOW_CLOSED && !acdc_flow_is_live(f);
     if (*closed) {
         limit = ACDC_LINGER_MS;
     } else if (acdc_flow_in_handshake(f)) {

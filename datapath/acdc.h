@@ -366,7 +366,9 @@ enum acdc_flow_state {
     ACDC_FLOW_SYN_RECEIVED,     /* SYN to the guest. */
     ACDC_FLOW_ESTABLISHED,
     ACDC_FLOW_CLOSING,          /* One FIN. */
-    ACDC_FLOW_CLOSED,           /* Both, or RST of the peer: in its linger. */
+    ACDC_FLOW_CLOSED,           /* Both, in its linger; or RST of the peer, which
+                                 * the guest may not believe: see
+                                 * acdc_flow_is_live(). */
     ACDC_FLOW_RESET,            /* RST or another beginning of the guest, which
                                  * the peer has not confirmed: as alive as
                                  * without. */

@@ -411,6 +411,56 @@ test_first_flight(uint32_t segments)
     sim_done(&s);
 }
 
+/* A RST that the peer drops or only challenges (RFC 5961) arrives, for the peer's
+ * vSwitch to forget the connection: with no more feedback the guest's falls back. */
+static void
+test_reset_of_report(bool v6)
+{
+    static const struct {
+        const char *what;
+        uint32_t ahead;
+        bool bad_csum, challenged, syn;
+        unsigned int seconds;
+    } resets[] = {
+        { "a RST and silence", 1000, .challenged = true, .seconds = 60 },
+        { "an old RST and silence", (uint32_t) -1000, .seconds = 60 },
+        { "a corrupt RST and silence", 0, .bad_csum = true, .seconds = 60 },
+        { "a RST and a SYN", 1000, .syn = true },
+    };
+    unsigned int i, j;
+
+    for (i = 0; i < sizeof resets / sizeof *resets; i++) {
+        struct acdc_flow_info fi;
+        struct tcp_spec spec;
+        struct sim s;
+
+        sim_init(&s, policing(), policing());
+        s.v6 = v6;
+        sim_connect(&s);
+        spec = of_guest(&s, ACDC_TCP_RST, resets[i].ahead, 0);
+        spec.bad_csum = resets[i].bad_csum;
+        packet_free_list(sim_send(&s, 0, &spec));
+        if (resets[i].syn) {
+            spec = of_guest(&s, ACDC_TCP_SYN, 1 << 20, 0);
+            packet_free_list(sim_send(&s, 0, &spec));
+        }
+        if (resets[i].challenged || resets[i].syn) {
+            packet_free_list(sim_ack(&s, 1));
+        }
+        for (j = 0; j < resets[i].seconds; j++) {
+            s.now += 1000 * SIM_MS;
+            acdc_sweep(s.acdc[0], s.now, 1 << 20);
+            acdc_sweep(s.acdc[1], s.now, 1 << 20);
+        }
+        sim_data(&s, 0, MSS, true);
+        packet_free_list(sim_ack(&s, 1));
+        sim_info(&s, 0, &fi);
+        ok(fi.capable && fi.fb_total == MSS && fi.fb_ce == MSS,
+           "after %s the peer's vSwitch reports", resets[i].what);
+        sim_done(&s);
+    }
+}
+
 int
 main(void)
 {
@@ -428,6 +478,7 @@ main(void)
         test_refusal(v6, 60);
         test_begins_anew(v6, false);
         test_begins_anew(v6, true);
+        test_reset_of_report(v6);
     }
     for (v6 = 0; v6 < 2; v6++) {
         test_crossing_with_data(v6);

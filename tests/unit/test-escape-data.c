@@ -1,0 +1,600 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+
+/* A guest that sends what it likes on one connection, with police=true, to an honest
+ * peer behind an honest vSwitch, over a path that marks all packets or a fraction.
+ * It gains nothing: no data reaches the peer beyond what a window that it was told
+ * allows, and in all its round trips the peer gets at most twice what an honest
+ * guest's does.
+ *
+ * A step is a round trip: what the guest sends in it was sent before it heard of any of
+ * that.  The guest knows all that the peer has.
+ *
+ * Not here, as the threat model says that they are not stopped: new data in fragments or
+ * behind malformed options, and a guest whose connection seems to be heard by another
+ * port (acdc-unseen.c), as nothing that it sends for a second arrives.
+ *
+ * ACDC_TEST_SEQUENCES: how many, 5,000 by default. */
+
+#include "sim.h"
+#include "tap.h"
+
+enum {
+    STEPS = 40, MSS = 200, SCALE = 2,
+    N_BLOCKS = 32,              /* Of data that the peer has behind a hole. */
+    SLACK = 20 * MSS,           /* Of a beginning. */
+    N_MARKINGS = 3, N_REFERENCE = 32,
+};
+
+enum action {
+    FILL, FILL_AGAIN, RELEASE, OVERSHOOT, JUMP, HIDE, HIDE_FAR, RESEND, KEEP_ALIVE, PROBE,
+    OPTIMISTIC, STRAY, FRAGMENT, PAUSE, N_ACTIONS
+};
+
+static const char *const names[N_ACTIONS] = {
+    "fill", "fill", "release", "overshoot", "jump", "hide", "hide-far", "resend",
+    "keep-alive", "probe", "optimistic", "stray", "fragment", "pause",
+};
+
+/* One of how many packets is marked. */
+static const unsigned int markings[N_MARKINGS] = { 1, 2, 8 };
+
+/* How a packet of the guest fares. */
+enum fate { ARRIVES, CORRUPT, LOST };
+
+struct block {
+    uint32_t from, to;
+};
+
+struct search {
+    struct sim s;
+    uint64_t random, path_random;
+    unsigned int marking;
+
+    /* The guest. */
+    unsigned int weight[N_ACTIONS], weights;
+    bool hold;                  /* Leaves out what the peer expects. */
+    bool small;                 /* Segments of any size. */
+    uint8_t ecns;               /* A set of codepoints. */
+    uint8_t scale;              /* As it was told. */
+    uint32_t sent, edge;        /* How far it sent; what it was allowed. */
+
+    /* The peer. */
+    uint32_t rcv_nxt;
+    struct block blocks[N_BLOCKS];      /* The last one first. */
+    unsigned int n_blocks, unacked;
+    uint64_t got;               /* Bytes, each once. */
+    uint32_t beyond;            /* Most that came beyond 'edge'. */
+    struct packet *acks, **tail;        /* On their way to the guest. */
+
+    bool unheard;               /* By its own port. */
+    char log[STEPS * 4 * 16];
+};
+
+static uint32_t
+draw(struct search *x, uint32_t n)
+{
+    return (uint32_t) (tap_random(&x->random) % n);
+}
+
+static bool
+is_after(uint32_t a, uint32_t b)
+{
+    return (int32_t) (a - b) > 0;
+}
+
+static void
+note(struct search *x, const char *what, int number)
+{
+    size_t len = strlen(x->log);
+
+    snprintf(x->log + len, sizeof x->log - len, number < 0 ? "%s " : "%s-%d ",
+             what, number);
+}
+
+/* The peer. ---------------------------------------------------------------- */
+
+/* An ACK of the peer leaves its vSwitch. */
+static void
+peer_acks(struct search *x)
+{
+    struct tcp_spec spec;
+    uint32_t edges[6];
+    unsigned int i, n = x->n_blocks < 3 ? x->n_blocks : 3;
+
+    x->s.guest[1].rcv_nxt = x->rcv_nxt;
+    spec = sim_spec(&x->s, 1, ACDC_TCP_ACK, 0);
+    for (i = 0; i < n; i++) {
+        edges[2 * i] = x->blocks[i].from;
+        edges[2 * i + 1] = x->blocks[i].to;
+    }
+    if (n) {
+        opt_nop(&spec, 2);
+        opt_sack(&spec, n, edges);
+    }
+    *x->tail = sim_egress(&x->s, 1, packet_make(&spec));
+    while (*x->tail) {
+        x->tail = &(*x->tail)->next;
+    }
+    x->unacked = 0;
+}
+
+/* Takes bytes out of order.  False if it has them, or no place. */
+static bool
+keep(struct search *x, struct block b)
+{
+    unsigned int i, n = 0;
+    uint32_t had = 0;
+
+    for (i = 0; i < x->n_blocks; i++) {
+        struct block o = x->blocks[i];
+
+        if (is_after(o.from, b.to) || is_after(b.from, o.to)) {
+            x->blocks[n++] = o;
+        } else {
+            had += o.to - o.from;
+            b.from = is_after(b.from, o.from) ? o.from : b.from;
+            b.to = is_after(o.to, b.to) ? o.to : b.to;
+        }
+    }
+    x->n_blocks = n;
+    if (n == N_BLOCKS) {
+        return false;
+    }
+    memmove(x->blocks + 1, x->blocks, n * sizeof *x->blocks);
+    x->blocks[0] = b;
+    x->n_blocks++;
+    x->got += b.to - b.from - had;
+    return b.to - b.from > had;
+}
+
+static void
+peer_gets_data(struct search *x, uint32_t from, uint32_t to)
+{
+    unsigned int i;
+
+    if (is_after(x->rcv_nxt, from)) {
+        from = x->rcv_nxt;
+    }
+    if (!is_after(to, from)
+        || is_after(to, x->rcv_nxt + (0xffff << SCALE))) {
+        peer_acks(x);
+        return;
+    }
+    if (is_after(to, x->edge + x->beyond)) {
+        x->beyond = to - x->edge;
+    }
+    keep(x, (struct block) { from, to });
+    for (i = 0; i < x->n_blocks && x->blocks[i].from != x->rcv_nxt; i++) {
+        continue;
+    }
+    if (i < x->n_blocks) {
+        x->rcv_nxt = x->blocks[i].to;
+        x->n_blocks--;
+        memmove(x->blocks + i, x->blocks + i + 1,
+                (x->n_blocks - i) * sizeof *x->blocks);
+    }
+    if (x->n_blocks || from != x->rcv_nxt - (to - from) || ++x->unacked >= 2) {
+        peer_acks(x);
+    }
+}
+
+/* A packet of the guest.  RFC 9293, 5961. */
+static void
+peer_gets(struct search *x, const struct packet *p)
+{
+    const struct sim_guest *g = &x->s.guest[1];
+    struct acdc_pkt pkt;
+
+    if (!packet_parse(p, &pkt) || !packet_csum_ok(p)) {
+        return;
+    }
+    if (pkt.tcp_flags & (ACDC_TCP_SYN | ACDC_TCP_RST)) {
+        if ((pkt.tcp_flags & ACDC_TCP_SYN)
+            || pkt.seq - x->rcv_nxt < 0xffff << SCALE) {
+            peer_acks(x);
+        }
+        return;
+    }
+    if (!(pkt.tcp_flags & ACDC_TCP_ACK)) {
+        return;
+    }
+    if (is_after(acdc_get32(acdc_pkt_tcp(&pkt) + 8), g->snd_nxt)) {
+        peer_acks(x);
+    } else if (pkt.payload) {
+        peer_gets_data(x, pkt.seq, pkt.seq + pkt.payload);
+    } else if (is_after(x->rcv_nxt, pkt.seq)) {
+        peer_acks(x);
+    }
+}
+
+/* The guest. --------------------------------------------------------------- */
+
+/* What the guest sends crosses the path. */
+static void
+send(struct search *x, const struct tcp_spec *spec, enum fate fate, bool fragment)
+{
+    struct packet *list = packet_make(spec), *p;
+
+    if (fragment && !spec->v6) {
+        uint8_t *ip = packet_data(list) + ACDC_ETH_HLEN;
+
+        acdc_put16(ip + 6, 0x2000);
+        acdc_put16(ip + 10, (uint16_t) (acdc_get16(ip + 10) + 0x2000));
+    }
+    list = sim_egress(&x->s, 0, list);
+    while (list && fate != LOST) {
+        struct acdc_pkt pkt;
+        struct packet *out;
+
+        p = list;
+        list = p->next;
+        p->next = NULL;
+        if (packet_parse(p, &pkt) && packet_ecn(p) != ACDC_ECN_NOT_ECT
+            && !(tap_random(&x->path_random) % x->marking)) {
+            packet_set_ecn(p, ACDC_ECN_CE);
+        }
+        out = sim_ingress(&x->s, 1, p);
+        for (p = out; p; p = p->next) {
+            peer_gets(x, p);
+        }
+        packet_free_list(out);
+    }
+    packet_free_list(list);
+}
+
+static struct tcp_spec
+segment(struct search *x, uint8_t flags, uint32_t seq, uint32_t n)
+{
+    struct tcp_spec spec;
+    uint8_t ecn;
+
+    do {
+        ecn = (uint8_t) draw(x, 4);
+    } while (!(x->ecns >> ecn & 1));
+    x->s.guest[0].ect = ecn;
+    x->s.guest[0].snd_nxt = seq;
+    spec = sim_spec(&x->s, 0, flags, n);
+    return spec;
+}
+
+static void
+send_data(struct search *x, uint32_t seq, uint32_t n, enum fate fate)
+{
+    struct tcp_spec spec = segment(x, ACDC_TCP_ACK, seq, n);
+
+    spec.bad_csum = fate == CORRUPT;
+    send(x, &spec, fate, false);
+    if (is_after(seq + n, x->sent)) {
+        x->sent = seq + n;
+    }
+}
+
+static uint32_t
+segment_size(struct search *x)
+{
+    return x->small && draw(x, 2) ? 1 + draw(x, MSS) : MSS;
+}
+
+/* Whether the peer has byte 'seq', and how far on from it. */
+static uint32_t
+has_to(const struct search *x, uint32_t seq)
+{
+    unsigned int i;
+
+    if (is_after(x->rcv_nxt, seq)) {
+        return x->rcv_nxt;
+    }
+    for (i = 0; i < x->n_blocks; i++) {
+        if (!is_after(x->blocks[i].from, seq) && is_after(x->blocks[i].to, seq)) {
+            return x->blocks[i].to;
+        }
+    }
+    return seq;
+}
+
+/* All that the peer has not got, up to 'to', but what is held back. */
+static void
+fill(struct search *x, uint32_t to, enum fate fate)
+{
+    uint32_t seq = x->rcv_nxt + (x->hold ? MSS : 0), n = 0;
+
+    while (is_after(to, seq) && n++ < 400) {
+        uint32_t next = has_to(x, seq), size;
+
+        if (next != seq) {
+            seq = next;
+            continue;
+        }
+        size = segment_size(x);
+        size = size < to - seq ? size : to - seq;
+        send_data(x, seq, size, fate);
+        seq += size;
+    }
+}
+
+/* SYN, SYN-ACK, RST or FIN, which the peer does not get or only challenges. */
+static void
+stray(struct search *x)
+{
+    static const uint8_t flags[] = {
+        ACDC_TCP_SYN, ACDC_TCP_SYN | ACDC_TCP_ACK, ACDC_TCP_RST,
+        ACDC_TCP_RST | ACDC_TCP_ACK, ACDC_TCP_FIN | ACDC_TCP_ACK,
+    };
+    unsigned int what = draw(x, 5);
+    enum fate fate = what == 4 ? CORRUPT + draw(x, 2) : draw(x, 3);
+    uint32_t seq = fate == ARRIVES ? x->rcv_nxt + 1 + draw(x, 4000)
+                   : draw(x, 2) ? x->rcv_nxt : (uint32_t) tap_random(&x->random);
+    struct tcp_spec spec = segment(x, flags[what], seq, 0);
+
+    note(x, "(stray)", (int) (what * 3 + fate));
+    if (flags[what] & ACDC_TCP_SYN) {
+        spec.ecn = 0;
+        opt_mss(&spec, MSS);
+        opt_wscale(&spec, (uint8_t) draw(x, 15));
+    }
+    spec.bad_csum = fate == CORRUPT;
+    send(x, &spec, fate, false);
+}
+
+static void
+pass_time(struct search *x, uint64_t ms)
+{
+    for (; ms; ms -= ms < 1000 ? ms : 1000) {
+        x->s.now += (ms < 1000 ? ms : 1000) * SIM_MS;
+        acdc_sweep(x->s.acdc[0], x->s.now, 128);
+        acdc_sweep(x->s.acdc[1], x->s.now, 128);
+    }
+}
+
+static void
+act_aside(struct search *x, enum action what)
+{
+    struct tcp_spec spec;
+
+    switch (what) {
+    case KEEP_ALIVE:
+        send_data(x, x->rcv_nxt - 1, draw(x, 2), ARRIVES);
+        break;
+    case OPTIMISTIC:
+        spec = segment(x, ACDC_TCP_ACK, x->sent, draw(x, 2) ? MSS : 0);
+        spec.ack += 1 + draw(x, 100000);
+        send(x, &spec, draw(x, 3), false);
+        break;
+    case STRAY:
+        stray(x);
+        break;
+    default:
+        spec = segment(x, ACDC_TCP_ACK, x->rcv_nxt, MSS);
+        send(x, &spec, ARRIVES, true);
+        break;
+    }
+}
+
+static void
+act(struct search *x, enum action what)
+{
+    enum fate fate = draw(x, 3) ? LOST : CORRUPT;
+    unsigned int i;
+
+    note(x, names[what], -1);
+    switch (what) {
+    case FILL:
+    case FILL_AGAIN:
+        fill(x, x->edge, ARRIVES);
+        break;
+    case RELEASE:
+        send_data(x, x->rcv_nxt, segment_size(x), ARRIVES);
+        break;
+    case OVERSHOOT:
+        fill(x, x->edge + draw(x, 40 * MSS), ARRIVES);
+        break;
+    case JUMP:
+        send_data(x, x->edge + draw(x, 0xffff << SCALE), segment_size(x), ARRIVES);
+        break;
+    case HIDE:
+        fill(x, x->edge, fate);
+        break;
+    case HIDE_FAR:
+        send_data(x, x->rcv_nxt + draw(x, 1 << 20), segment_size(x), fate);
+        break;
+    case RESEND:
+        for (i = draw(x, 8); i < 8; i++) {
+            send_data(x, x->sent - draw(x, 10 * MSS) - 1, segment_size(x),
+                      draw(x, 4) ? ARRIVES : fate);
+        }
+        break;
+    case PROBE:
+        send_data(x, x->edge, 1, ARRIVES);
+        break;
+    case PAUSE:
+        break;
+    default:
+        act_aside(x, what);
+        break;
+    }
+}
+
+/* The ACKs reach the guest. */
+static void
+hear(struct search *x)
+{
+    struct packet *list, *p;
+
+    if (x->unacked) {
+        peer_acks(x);
+    }
+    list = sim_ingress(&x->s, 0, x->acks);
+    x->acks = NULL;
+    x->tail = &x->acks;
+    for (p = list; p; p = p->next) {
+        struct acdc_pkt pkt;
+        uint32_t edge;
+
+        if (packet_parse(p, &pkt)) {
+            edge = acdc_get32(acdc_pkt_tcp(&pkt) + 8)
+                   + ((uint32_t) acdc_pkt_window(&pkt) << x->scale);
+            if (is_after(edge, x->edge)) {
+                x->edge = edge;
+            }
+        }
+    }
+    packet_free_list(list);
+}
+
+/* A round trip, and perhaps a pause. */
+static void
+step(struct search *x)
+{
+    static const uint16_t pauses[] = { 5, 250, 700, 1500, 4000, 12000, 60000 };
+    unsigned int i = 0, n = 1 + draw(x, 3);
+
+    while (n-- && i != PAUSE) {
+        unsigned int at = draw(x, x->weights);
+
+        for (i = 0; at >= x->weight[i]; i++) {
+            at -= x->weight[i];
+        }
+        act(x, (enum action) i);
+    }
+    x->s.now += SIM_MS / 2;
+    hear(x);
+    x->s.now += SIM_MS / 2;
+    if (i == PAUSE) {
+        pass_time(x, pauses[draw(x, 7)]);
+    }
+}
+
+/* Begins a connection of 'x' by chance 'random'. */
+static void
+begin(struct search *x, uint64_t random, unsigned int marking)
+{
+    struct acdc_params params = acdc_params_default;
+    struct acdc_pkt pkt;
+    unsigned int i;
+
+    memset(x, 0, sizeof *x);
+    x->random = random;
+    x->path_random = random ^ 0x5eed5eed;
+    x->marking = marking;
+    params.police = true;
+    sim_init(&x->s, &params, &params);
+    x->s.v6 = random & 1;
+    for (i = 0; i < 2; i++) {
+        struct acdc_config config;
+
+        x->s.guest[i].mss = MSS;
+        x->s.guest[i].wscale = SCALE;
+        acdc_config_get(x->s.acdc[i], &config);
+        config.idle_timeout = ACDC_IDLE_TIMEOUT_DEFAULT;
+        acdc_config_set(x->s.acdc[i], &config);
+    }
+    sim_connect(&x->s);
+    packet_parse(x->s.seen[1], &pkt);
+    x->scale = pkt.opt_flags & ACDC_O_WSCALE ? pkt.wscale : 0;
+    x->rcv_nxt = x->sent = x->s.guest[0].snd_nxt;
+    x->edge = x->rcv_nxt + packet_window(x->s.seen[1]);
+    x->tail = &x->acks;
+}
+
+/* Bytes that an honest guest's peer gets, the mean of some. */
+static uint64_t
+reference(unsigned int marking)
+{
+    static struct search x;
+    uint64_t got = 0;
+    unsigned int i, j;
+
+    for (i = 0; i < N_REFERENCE; i++) {
+        begin(&x, i, marking);
+        x.ecns = 1;
+        for (j = 0; j < STEPS; j++) {
+            fill(&x, x.edge, ARRIVES);
+            x.s.now += SIM_MS / 2;
+            hear(&x);
+            x.s.now += SIM_MS / 2;
+        }
+        got += x.got;
+        sim_done(&x.s);
+    }
+    return got / N_REFERENCE;
+}
+
+/* What the engine has counted. */
+static void
+show(const struct search *x)
+{
+    static const char *const counters[] = {
+#define ACDC_COUNTER(SYMBOL, NAME, TEXT) NAME,
+#include "acdc-counters.h"
+#undef ACDC_COUNTER
+    };
+    struct acdc_tenant_stats stats;
+    unsigned int i;
+
+    acdc_tenant_stats_get(x->s.acdc[0], SIM_TENANT, &stats);
+    printf("# ");
+    for (i = 0; i < ACDC_N_COUNTERS; i++) {
+        if (stats.counters[i]) {
+            printf(" %s %"PRIu64, counters[i], stats.counters[i]);
+        }
+    }
+    printf("\n");
+}
+
+static bool
+try(struct search *x, uint64_t random, unsigned int marking, uint64_t honest)
+{
+    unsigned int i;
+    bool good;
+
+    begin(x, random, marking);
+    for (i = 0; i < N_ACTIONS; i++) {
+        x->weight[i] = draw(x, 2) ? 1 + draw(x, 8) : 0;
+        x->weights += x->weight[i];
+    }
+    x->weight[FILL]++;
+    x->weights++;
+    x->hold = draw(x, 3) == 0;
+    x->small = draw(x, 3) == 0;
+    x->ecns = draw(x, 2) ? 1 : (uint8_t) (1 + draw(x, 15));
+    for (i = 0; i < STEPS; i++) {
+        step(x);
+    }
+    /* See above. */
+    x->unheard = sim_counter(&x->s, 0, ACDC_C_UNHEARD);
+    good = x->unheard || (x->beyond <= MSS && x->got <= 2 * honest + SLACK);
+    if (!good) {
+        printf("# %u beyond, %"PRIu64" bytes, honest %"PRIu64", 1 in %u marked%s: "
+               "%s\n", x->beyond, x->got, honest, marking,
+               x->hold ? ", held back" : "", x->log);
+        show(x);
+    }
+    packet_free_list(x->acks);
+    sim_done(&x->s);
+    return good;
+}
+
+int
+main(void)
+{
+    const char *sequences = getenv("ACDC_TEST_SEQUENCES");
+    unsigned long i, n = sequences ? strtoul(sequences, NULL, 10) : 5000;
+    uint64_t honest[N_MARKINGS], seed = tap_seed();
+    unsigned long escapes = 0, unheard = 0;
+    static struct search x;
+
+    for (i = 0; i < N_MARKINGS; i++) {
+        honest[i] = reference(markings[i]);
+        ok(honest[i] >= STEPS * 2u * MSS, "an honest guest sends %"PRIu64" bytes, "
+           "1 packet in %u marked", honest[i], markings[i]);
+    }
+    for (i = 0; i < n && escapes < 5; i++) {
+        escapes += !try(&x, (seed + i) * 2654435761u, markings[i % N_MARKINGS],
+                        honest[i % N_MARKINGS]);
+        unheard += x.unheard;
+    }
+    is_u64(escapes, 0, "escapes in %lu sequences", i - unheard);
+    ok(unheard < i / 4, "besides %lu unheard", unheard);
+    is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
+    return tap_end();
+}
