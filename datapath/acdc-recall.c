@@ -127,19 +127,22 @@ unseen_entry(const struct acdc_ctx *ctx, uint64_t addrs)
     return &ctx->port->unseen[acdc_hash_mix(ctx->basis ^ addrs) >> 60];
 }
 
-/* Bytes of TCP that a fragment has behind its IP headers. */
+/* Bytes of TCP that a fragment has behind its IP headers.  None that its length claims
+ * and that did not come. */
 static uint32_t
 fragment_bytes(const struct acdc_pkt *p)
 {
     const uint8_t *ip = acdc_pkt_ip(p);
-    uint32_t len, ofs = ACDC_IP6_HLEN;
+    bool v4 = ip[0] >> 4 == 4;
+    uint32_t len = v4 ? acdc_get16(ip + 2)
+                      : ACDC_IP6_HLEN + (uint32_t) acdc_get16(ip + 4);
+    uint32_t ofs = ACDC_IP6_HLEN;
     uint8_t next = ip[6];
 
-    if (ip[0] >> 4 == 4) {
-        return ip[9] == ACDC_IPPROTO_TCP
-               ? acdc_get16(ip + 2) - (ip[0] & 0xfu) * 4 : 0;
+    len = len < p->len - p->l3_ofs ? len : p->len - p->l3_ofs;
+    if (v4) {
+        return ip[9] == ACDC_IPPROTO_TCP ? len - (ip[0] & 0xfu) * 4 : 0;
     }
-    len = ACDC_IP6_HLEN + (uint32_t) acdc_get16(ip + 4);
     while (p->l3_ofs + ofs + 8 <= p->hlen && ofs + 8 <= len) {
         if (next == ACDC_IPPROTO_FRAGMENT) {
             return ip[ofs] == ACDC_IPPROTO_TCP ? len - ofs - 8 : 0;

@@ -122,18 +122,21 @@ excused(struct sim *s, uint32_t ahead)
     return passed;
 }
 
-/* A fragment of 'payload' bytes, behind 20 of TCP header, to guest 1. */
+/* A fragment of 'payload' bytes, behind 20 of TCP header, to guest 1.  Its length
+ * says 'more' than that. */
 static void
-fragment(struct sim *s, uint32_t payload, uint8_t proto)
+fragment(struct sim *s, uint32_t payload, uint16_t more, uint8_t proto)
 {
     struct tcp_spec spec = sim_spec(s, 0, ACDC_TCP_ACK, payload);
     struct packet *p = packet_make(&spec);
     uint8_t *ip = (uint8_t *) packet_data(p) + 14;
 
     if (s->v6) {
+        acdc_put16(ip + 4, (uint16_t) (acdc_get16(ip + 4) + more));
         ip[6] = ACDC_IPPROTO_FRAGMENT;
         ip[40] = proto;
     } else {
+        acdc_put16(ip + 2, (uint16_t) (acdc_get16(ip + 2) + more));
         ip[6] = 0x20;
         ip[9] = proto;
     }
@@ -151,20 +154,23 @@ test_unseen(bool v6)
     sim_init(&s, NULL, &params);
     s.v6 = v6;
     sim_connect(&s);
-    fragment(&s, 1000, 17);
+    fragment(&s, 1000, 0, 17);
     ok(!excused(&s, 1000), "a fragment of UDP excuses nothing");
     s.guest[0].addr[v6 ? 15 : 3]++;
-    fragment(&s, 1000, ACDC_IPPROTO_TCP);
+    fragment(&s, 1000, 0, ACDC_IPPROTO_TCP);
     s.guest[0].addr[v6 ? 15 : 3]--;
     ok(!excused(&s, 1000), "nor one of another address");
-    fragment(&s, 1000, ACDC_IPPROTO_TCP);
+    fragment(&s, 1000, 0, ACDC_IPPROTO_TCP);
     ok(!excused(&s, 1100), "one of the peer no more than it has");
     ok(excused(&s, 900), "but that");
     ok(!excused(&s, 900), "once");
     is_u64(sim_counter(&s, 1, ACDC_C_ACK_EXCUSED), 1, "counted");
-    fragment(&s, 1000, ACDC_IPPROTO_TCP);
+    fragment(&s, 1000, 0, ACDC_IPPROTO_TCP);
     s.now += ACDC_UNSEEN_MS * SIM_MS;
     ok(!excused(&s, 900), "for a minute");
+    fragment(&s, 1000, 50000, ACDC_IPPROTO_TCP);
+    ok(!excused(&s, 1100), "nor what its length claims and did not come");
+    s.now += ACDC_UNSEEN_MS * SIM_MS;
 
     spec = sim_spec(&s, 0, ACDC_TCP_ACK, 1000);
     opt_raw(&spec, "\xfe\0\1\1", 4);
