@@ -464,9 +464,9 @@ step(struct search *x)
     }
 }
 
-/* Begins a connection of 'x' by chance 'random'. */
+/* Begins a connection of 'x' by chance 'random', and the path's by 'path'. */
 static void
-begin(struct search *x, uint64_t random, unsigned int marking)
+begin(struct search *x, uint64_t random, uint64_t path, unsigned int marking)
 {
     struct acdc_params params = acdc_params_default;
     struct acdc_pkt pkt;
@@ -474,7 +474,7 @@ begin(struct search *x, uint64_t random, unsigned int marking)
 
     memset(x, 0, sizeof *x);
     x->random = random;
-    x->path_random = random ^ 0x5eed5eed;
+    x->path_random = path;
     x->marking = marking;
     params.police = true;
     sim_init(&x->s, &params, &params);
@@ -505,7 +505,7 @@ reference(unsigned int marking)
     unsigned int i, j;
 
     for (i = 0; i < N_REFERENCE; i++) {
-        begin(&x, i, marking);
+        begin(&x, i, i, marking);
         x.ecns = 1;
         for (j = 0; j < STEPS; j++) {
             fill(&x, x.edge, ARRIVES);
@@ -541,13 +541,13 @@ show(const struct search *x)
     printf("\n");
 }
 
-static bool
-try(struct search *x, uint64_t random, unsigned int marking, uint64_t honest)
+/* The sequence that 'random' is, on a path whose chance is 'path'. */
+static void
+run(struct search *x, uint64_t random, uint64_t path, unsigned int marking)
 {
     unsigned int i;
-    bool good;
 
-    begin(x, random, marking);
+    begin(x, random, path, marking);
     for (i = 0; i < N_ACTIONS; i++) {
         x->weight[i] = draw(x, 2) ? 1 + draw(x, 8) : 0;
         x->weights += x->weight[i];
@@ -560,16 +560,32 @@ try(struct search *x, uint64_t random, unsigned int marking, uint64_t honest)
     for (i = 0; i < STEPS; i++) {
         step(x);
     }
-    /* See above. */
     x->unheard = sim_counter(&x->s, 0, ACDC_C_UNHEARD);
-    good = x->unheard || (x->beyond <= MSS && x->got <= 2 * honest + SLACK);
+    packet_free_list(x->acks);
+}
+
+/* Whether the guest gains nothing.  Of one path of many it may have been luck. */
+static bool
+try(struct search *x, uint64_t random, unsigned int marking, uint64_t honest)
+{
+    uint64_t limit = 2 * honest + SLACK, got = 0;
+    unsigned int i;
+    bool good;
+
+    run(x, random, random ^ 0x5eed5eed, marking);
+    good = x->unheard || (x->beyond <= MSS && x->got <= limit);
+    for (i = 0; !good && x->beyond <= MSS && i < N_REFERENCE; i++) {
+        sim_done(&x->s);
+        run(x, random, i, marking);
+        got += x->got;
+        good = i == N_REFERENCE - 1 && got / N_REFERENCE <= limit;
+    }
     if (!good) {
         printf("# %u beyond, %"PRIu64" bytes, honest %"PRIu64", 1 in %u marked%s: "
                "%s\n", x->beyond, x->got, honest, marking,
                x->hold ? ", held back" : "", x->log);
         show(x);
     }
-    packet_free_list(x->acks);
     sim_done(&x->s);
     return good;
 }
