@@ -268,8 +268,9 @@ is_valid_reset(const struct acdc_ctx *ctx, const struct acdc_flow *f,
 }
 
 /* Whether the other end may take a FIN: if it ends what was followed, which no
- * outsider's does (is_plausible()), and of the guest's is not acknowledged.
- * Neither must have a flow forgotten that goes on. */
+ * outsider's does (is_plausible()), and of the guest's is not acknowledged.  The
+ * peer's the guest drops if it is corrupt.  None of these must have a flow forgotten
+ * that goes on. */
 static bool
 is_valid_fin(const struct acdc_ctx *ctx, const struct acdc_flow *f,
              const struct acdc_pkt *p)
@@ -277,7 +278,7 @@ is_valid_fin(const struct acdc_ctx *ctx, const struct acdc_flow *f,
     uint32_t end = p->seq + p->payload + 1;
 
     if (ctx->dir == ACDC_INGRESS) {
-        return end == f->rcv_nxt;
+        return end == f->rcv_nxt && acdc_pkt_maybe_intact(p);
     }
     return seq_after(end, f->snd_una) && end == f->snd_nxt;
 }

@@ -627,6 +627,9 @@ acdc_ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
             return;
         }
     }
+    if (p->tcp_flags & ACDC_TCP_FIN) {
+        acdc_pkt_finish(p);             /* For its checksum to be as it came. */
+    }
     acdc_flow_note_end(ctx, f, p);
 }
 

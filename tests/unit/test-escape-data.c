@@ -541,6 +541,18 @@ show(const struct search *x)
     printf("\n");
 }
 
+/* The peer closes its half, which the guest acknowledges. */
+static void
+close_half(struct search *x)
+{
+    struct tcp_spec spec = sim_spec(&x->s, 1, ACDC_TCP_FIN | ACDC_TCP_ACK, 0);
+
+    packet_free_list(sim_send(&x->s, 1, &spec));
+    x->s.guest[1].snd_nxt++;
+    x->s.guest[0].rcv_nxt++;
+    packet_free_list(sim_ack(&x->s, 0));
+}
+
 /* The sequence that 'random' is, on a path whose chance is 'path'. */
 static void
 run(struct search *x, uint64_t random, uint64_t path, unsigned int marking)
@@ -557,6 +569,9 @@ run(struct search *x, uint64_t random, uint64_t path, unsigned int marking)
     x->hold = draw(x, 3) == 0;
     x->small = draw(x, 3) == 0;
     x->ecns = draw(x, 2) ? 1 : (uint8_t) (1 + draw(x, 15));
+    if (draw(x, 3) == 0) {
+        close_half(x);
+    }
     for (i = 0; i < STEPS; i++) {
         step(x);
     }

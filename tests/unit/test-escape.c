@@ -461,6 +461,39 @@ test_reset_of_report(bool v6)
     }
 }
 
+/* The peer has closed its half.  A FIN that it drops is not the end at its vSwitch
+ * either. */
+static void
+test_fin_of_report(bool v6)
+{
+    struct acdc_flow_info fi;
+    struct tcp_spec spec;
+    struct sim s;
+    unsigned int i;
+
+    sim_init(&s, policing(), policing());
+    s.v6 = v6;
+    sim_connect(&s);
+    spec = sim_spec(&s, 1, ACDC_TCP_FIN | ACDC_TCP_ACK, 0);
+    packet_free_list(sim_send(&s, 1, &spec));
+    s.guest[1].snd_nxt++;
+    s.guest[0].rcv_nxt++;
+    packet_free_list(sim_ack(&s, 0));
+    spec = of_guest(&s, ACDC_TCP_FIN | ACDC_TCP_ACK, 0, 0);
+    spec.bad_csum = true;
+    packet_free_list(sim_send(&s, 0, &spec));
+    for (i = 0; i < 20; i++) {
+        s.now += 1000 * SIM_MS;
+        acdc_sweep(s.acdc[1], s.now, 1 << 20);
+    }
+    sim_data(&s, 0, MSS, true);
+    packet_free_list(sim_ack(&s, 1));
+    sim_info(&s, 0, &fi);
+    ok(fi.capable && fi.fb_total == MSS && fi.fb_ce == MSS,
+       "after a FIN that the peer dropped its vSwitch reports");
+    sim_done(&s);
+}
+
 int
 main(void)
 {
@@ -479,6 +512,7 @@ main(void)
         test_begins_anew(v6, false);
         test_begins_anew(v6, true);
         test_reset_of_report(v6);
+        test_fin_of_report(v6);
     }
     for (v6 = 0; v6 < 2; v6++) {
         test_crossing_with_data(v6);
