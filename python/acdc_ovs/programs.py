@@ -99,7 +99,9 @@ class Programs:
         try:
             return cls.installed()
         except FileNotFoundError as error:
-            raise FileNotFoundError(f"{error}, and {env_file()} is missing: nothing is built") from None
+            raise FileNotFoundError(
+                f"{error}, and {env_file()} is missing: nothing is built"
+            ) from None
 
     @property
     def has_acdc(self) -> bool:

@@ -105,9 +105,7 @@ def test_link_and_tenant(site: Path, installation: Path) -> None:
     assert passed and 100_000 < int(passed[1]) < rate / 8 * 10
 
 
-def test_nothing_installed_nothing_built(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_nothing_installed_nothing_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("acdc_ovs.programs.CHECKOUT", tmp_path)
     monkeypatch.setattr("acdc_ovs.programs.STANDARD", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""DESIGN section 7 rule 2, where a device vouches for the checksums it received: since
-version 3.2 Open vSwitch then leaves their completion to the sending device, which must
-not be taken for "not complete yet"."""
+"""Checksums are right after every edit, also where a device vouches for those it
+received: since version 3.2 Open vSwitch then leaves their completion to the sending
+device, which must not be taken for "not complete yet"."""
 
 from __future__ import annotations
 

@@ -72,7 +72,14 @@ def test_same_ends_in_two_vlans(wire: Wire, ip: Encap) -> None:
     port = wire.port()
     vlans = [(), (10,), (20,), (10, 20)]
     conns = [
-        Conn(wire, replace(ip, vlans=v), guest_port=port, guest_isn=i << 27, peer_isn=i << 28, mss=1000)
+        Conn(
+            wire,
+            replace(ip, vlans=v),
+            guest_port=port,
+            guest_isn=i << 27,
+            peer_isn=i << 28,
+            mss=1000,
+        )
         for i, v in enumerate(vlans)
     ]
     for c in conns:
@@ -96,9 +103,7 @@ def test_same_ends_in_two_vlans(wire: Wire, ip: Encap) -> None:
 
 
 @pytest.mark.parametrize(("opened", "then"), [((10,), (20,)), ((), (10,)), ((10, 20), ())])
-def test_another_tag(
-    wire: Wire, ip: Encap, opened: tuple[int, ...], then: tuple[int, ...]
-) -> None:
+def test_another_tag(wire: Wire, ip: Encap, opened: tuple[int, ...], then: tuple[int, ...]) -> None:
     """The window holds; feedback does not come so, nor does an end."""
     wire.set(police=True)
     c = Conn(wire, replace(ip, vlans=opened)).open()

@@ -80,9 +80,7 @@ def cell(judged: Judged, figure: Figure, run: str) -> Cell | None:
     if value is None:
         return None
     found = judged.values(figure, run)
-    text, low, high = (
-        f"{number:.{figure.digits}f}" for number in (value, min(found), max(found))
-    )
+    text, low, high = (f"{number:.{figure.digits}f}" for number in (value, min(found), max(found)))
     differ = max(found) > min(found)
     return Cell(text, (low, high) if differ else None, verdict(judged, figure, run))
 
