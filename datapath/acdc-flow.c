@@ -22,7 +22,12 @@ acdc_flow_algorithm(const struct acdc_flow *f, const struct acdc_params *params)
      * that it has sent again. */
     if ((f->flags & ACDC_F_UNOFFERED) && params->fallback == ACDC_ALG_NONE
         && params->algorithm != ACDC_ALG_NONE) {
-        return ACDC_ALG_UNOFFERED;
+        unsigned int alg = ACDC_ALG_NONE;
+
+        while (!acdc_algorithm_has(alg, ACDC_CC_UNOFFERED)) {
+            alg++;
+        }
+        return (enum acdc_algorithm) alg;
     }
     return (enum acdc_algorithm) params->fallback;
 }

@@ -77,9 +77,6 @@ enum {
     ACDC_RTT_MOST_US = 1 << 23,     /* What takes longer says nothing. */
 };
 
-/* Governs a flow with ACDC_F_UNOFFERED whose fallback is none. */
-#define ACDC_ALG_UNOFFERED ACDC_ALG_CUBIC
-
 /* acdc_flow.flags. */
 enum {
     ACDC_F_PLAIN = 1 << 0,          /* The parameters in force have the window of

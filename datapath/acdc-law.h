@@ -31,6 +31,8 @@ enum {
     ACDC_CC_ABC = 1 << 3,       /* Congestion is marked bytes, growth is RFC
                                  * 3465's: no 'congested' and no 'grow' in its
                                  * struct acdc_cc. */
+    ACDC_CC_UNOFFERED = 1 << 4, /* Governs a flow with ACDC_F_UNOFFERED whose
+                                 * fallback is none.  One algorithm has it. */
 };
 
 /* Whether 'alg', enum acdc_algorithm, has all of 'properties', a constant. */

@@ -84,10 +84,17 @@ driver_env(struct driver *d, uint32_t mss, uint32_t snd_una, uint32_t snd_nxt,
     d->facts.mss = mss;
     d->facts.snd_una = snd_una;
     d->facts.snd_nxt = snd_nxt;
-    d->facts.window = snd_nxt - snd_una < d->law.wnd ? snd_nxt - snd_una
-                                                      : d->law.wnd;
     d->facts.now_ms = now_ms;
     d->facts.srtt_us = srtt_us;
+}
+
+/* A window of data, as of the event that comes next. */
+static void
+note_window(struct driver *d)
+{
+    uint32_t flight = d->facts.snd_nxt - d->facts.snd_una;
+
+    d->facts.window = flight < d->law.wnd ? flight : d->law.wnd;
 }
 
 void
@@ -115,6 +122,7 @@ driver_ack(struct driver *d, uint32_t acked, uint32_t delivered, uint32_t ce,
     if (rtt_us) {
         acdc_law_note_rtt(&d->law, rtt_us);
     }
+    note_window(d);
     d->facts.acked = acked;
     d->facts.delivered = delivered;
     acdc_law_deliver(&d->law, delivered);
@@ -128,12 +136,14 @@ driver_ack(struct driver *d, uint32_t acked, uint32_t delivered, uint32_t ce,
 uint32_t
 driver_loss(struct driver *d)
 {
+    note_window(d);
     return acdc_law_loss(&d->law, &d->facts);
 }
 
 void
 driver_timeout(struct driver *d)
 {
+    note_window(d);
     acdc_law_timeout(&d->law, &d->facts);
 }
 
