@@ -284,8 +284,8 @@ make(struct acdc_pkt *p, struct buffer *b, uint32_t i,
     tcp[13] = s->flags;
     acdc_put16(tcp + 14, 0xffff);
     acdc_put32(tcp + 16, 0);
-    if (s->flags & ACDC_TCP_SYN) {
-        /* The engine looks at it. */
+    if (s->flags & (ACDC_TCP_SYN | ACDC_TCP_FIN)) {
+        /* The engine looks at it: a corrupt one ends nothing. */
         acdc_put16(tcp + 16, tcp_checksum(ip, tcp, (uint32_t) (opt - tcp)));
     }
     acdc_pkt_init(p, b->frame, ACDC_ETH_HLEN + len, ACDC_ETH_HLEN + len);
