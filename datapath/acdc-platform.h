@@ -196,8 +196,8 @@ struct acdc_flow;
  * write, see acdc_nil(). */
 extern char *acdc_arena;                /* In lib/acdc-arena.c. */
 /* Reserves the addresses, at the first call; there is no memory yet.  Returns
- * false if there are not enough.  acdc_create() calls it, before there can be
- * a link. */
+ * false if there are not enough.  acdc_table_ensure() calls it, before there can
+ * be a link. */
 bool acdc_arena_reserve(void);
 typedef uint32_t acdc_link;             /* In units of 8 bytes; 0: NULL. */
 

@@ -48,7 +48,7 @@ acdc_create(const struct acdc_config *cfg)
         .idle_timeout = ACDC_IDLE_TIMEOUT_DEFAULT,
         .exid = ACDC_OPT_EXID,
     };
-    struct acdc *a = acdc_arena_reserve() ? acdc_host_alloc(sizeof *a) : NULL;
+    struct acdc *a = acdc_host_alloc(sizeof *a);
 
     if (a) {
         acdc_lock_init(&a->lock);
@@ -130,6 +130,12 @@ find_tenant(const struct acdc *a, const char *name)
         }
     }
     return NULL;
+}
+
+bool
+acdc_tenant_exists(const struct acdc *a, const char *name)
+{
+    return find_tenant(a, name) != NULL;
 }
 
 static bool
@@ -356,7 +362,8 @@ acdc_port_is(const struct acdc_port *port, const char *port_name,
              const char *tenant)
 {
     return !strcmp(port->owner->name, tenant)
-           && !strncmp(port->name, port_name, ACDC_NAME_LEN - 1);
+           && (!port_name
+               || !strncmp(port->name, port_name, ACDC_NAME_LEN - 1));
 }
 
 struct acdc_port *

@@ -123,7 +123,8 @@ acdc_table_ensure(struct acdc *a)
     if (old && old->mask + 1 == n) {
         return 0;
     }
-    new = acdc_host_alloc(sizeof *new + n * sizeof new->buckets[0]);
+    new = (acdc_arena_reserve()
+           ? acdc_host_alloc(sizeof *new + n * sizeof new->buckets[0]) : NULL);
     if (!new) {
         return ENOMEM;
     }

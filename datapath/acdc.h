@@ -123,6 +123,7 @@ int acdc_tenant_set(struct acdc *, const struct acdc_tenant_config *tc);
 /* Removes it, its flows and the bindings of its ports, whose handles the host
  * must no longer use.  0 or ENOENT. */
 int acdc_tenant_del(struct acdc *, const char *name);
+bool acdc_tenant_exists(const struct acdc *, const char *name);
 
 /* Binds datapath port 'port_no', for people 'port_name', to the tenant.  A
  * port bound before moves, its flows go.  'mtu' in bytes, of the IP packet;
@@ -136,7 +137,7 @@ int acdc_tenant_del(struct acdc *, const char *name);
 struct acdc_port *acdc_port_bind(struct acdc *, uint32_t port_no,
                                  const char *port_name, const char *tenant,
                                  uint32_t mtu);
-/* Whether that is what it is bound as. */
+/* Whether that is what it is bound as; 'port_name' NULL: whatever it is called. */
 bool acdc_port_is(const struct acdc_port *, const char *port_name,
                   const char *tenant);
 /* Bytes, of the IP packet.  Any thread. */

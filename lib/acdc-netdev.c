@@ -46,36 +46,27 @@ COVERAGE_DEFINE(acdc_dropped);          /* FACKs consumed, policed data. */
 /* IP MTU of a netdev that does not say. */
 #define DEFAULT_MTU ETH_PAYLOAD_MAX
 
-static struct acdc *
-acdc_netdev_engine(const struct acdc_netdev *an)
-{
-    return ovsrcu_get(struct acdc *, &an->engine);
-}
-
 struct acdc_netdev *
 acdc_netdev_create(void)
 {
     struct acdc_netdev *an = xzalloc(sizeof *an);
 
-    ovsrcu_init(&an->engine, NULL);
+    an->engine = acdc_create(NULL);
+    if (!an->engine) {
+        out_of_memory();
+    }
     ovs_mutex_init(&an->mutex);
-    an->config.max_flows = ACDC_MAX_FLOWS_DEFAULT;
-    an->config.idle_timeout = ACDC_IDLE_TIMEOUT_DEFAULT;
-    an->config.exid = ACDC_OPT_EXID;
     ovs_list_init(&an->ports);
     atomic_count_init(&an->n_ports, 0);
+    an->next_sweep = LLONG_MAX;
     return an;
 }
 
 void
 acdc_netdev_destroy(struct acdc_netdev *an)
 {
-    struct acdc *engine = acdc_netdev_engine(an);
-
     ovs_assert(ovs_list_is_empty(&an->ports));
-    if (engine) {
-        acdc_destroy(engine);
-    }
+    acdc_destroy(an->engine);
     ovs_mutex_destroy(&an->mutex);
     free(an);
 }
@@ -86,47 +77,57 @@ static bool
 acdc_netdev_fill(const struct acdc_netdev *an)
     OVS_REQUIRES(an->mutex)
 {
-    size_t max_flows = an->config.max_flows;
-    size_t n_flows = MIN(acdc_netdev_n_flows(an), max_flows);
+    struct acdc_stats stats;
 
-    return acdc_arena_fill(MIN(WITH_DEFERRED(max_flows) - n_flows,
+    acdc_stats_get(an->engine, &stats);
+    return acdc_arena_fill(MIN(WITH_DEFERRED((size_t) stats.max_flows)
+                               - MIN(stats.n_flows, stats.max_flows),
                                FLOWS_READY));
 }
 
 /* Ports. */
 
-static int
-acdc_netdev_read_mtu(struct netdev *netdev)
+static uint32_t
+acdc_netdev_port_read_mtu(struct acdc_netdev_port *port)
 {
     int mtu;
 
-    return netdev_get_mtu(netdev, &mtu) || mtu <= 0 ? DEFAULT_MTU : mtu;
-}
-
-/* (Re)binds 'port', whose other fields are set.  Returns false on error. */
-static bool
-acdc_netdev_port_bind(struct acdc *engine, struct acdc_netdev_port *port)
-{
-    struct acdc_port *handle;
-
     /* First the number, so that a change in between is not missed. */
     port->change_seq = netdev_get_change_seq(port->netdev);
-    handle = acdc_port_bind(engine, port->port_no, port->name, port->tenant,
-                            acdc_netdev_read_mtu(port->netdev));
-    if (handle) {
-        ovsrcu_set(&port->handle, handle);
-    }
-    return handle != NULL;
+    return (netdev_get_mtu(port->netdev, &mtu) || mtu <= 0
+            ? DEFAULT_MTU : mtu);
 }
 
 static void
 acdc_netdev_port_unbind(struct acdc_netdev_port *port)
 {
     ovsrcu_set(&port->handle, (struct acdc_port *) NULL);
-    acdc_port_unbind(acdc_netdev_engine(port->owner), port->port_no);
+    acdc_port_unbind(port->owner->engine, port->port_no);
     ovs_list_remove(&port->node);
     atomic_count_dec(&port->owner->n_ports);
     port->owner = NULL;
+}
+
+/* Sets 'port->handle'; other fields than 'owner' and 'node' are set. */
+static int
+acdc_netdev_port_bind(struct acdc_netdev *an, struct acdc_netdev_port *port,
+                      const char *name, const char *tenant)
+{
+    struct acdc_port *handle;
+
+    handle = acdc_port_bind(an->engine, port->port_no, name, tenant,
+                            acdc_netdev_port_read_mtu(port));
+    if (!handle) {
+        return ENOMEM;
+    }
+    if (!port->owner) {
+        VLOG_DBG("port %s bound to tenant %s", name, tenant);
+        port->owner = an;
+        ovs_list_push_back(&an->ports, &port->node);
+        atomic_count_inc(&an->n_ports);
+    }
+    ovsrcu_set(&port->handle, handle);
+    return 0;
 }
 
 int
@@ -134,44 +135,24 @@ acdc_netdev_port_set(struct acdc_netdev *an, struct acdc_netdev_port *port,
                      struct netdev *netdev, odp_port_t port_no,
                      const char *name, const char *tenant)
 {
-    struct acdc *engine = acdc_netdev_engine(an);
-    struct acdc_tenant_stats stats;
+    struct acdc_port *old;
     int error = 0;
 
     ovs_mutex_lock(&an->mutex);
-    if (tenant
-        && (!engine || acdc_tenant_stats_get(engine, tenant, &stats))) {
+    if (tenant && !acdc_tenant_exists(an->engine, tenant)) {
         tenant = NULL;
         error = ENOENT;
     }
+    old = acdc_netdev_port_get(port);
+    if (old && !(tenant && acdc_port_is(old, name, tenant))) {
+        /* The engine frees it: first nobody may pick it up any more. */
+        VLOG_DBG("port %s no longer bound", name);
+        acdc_netdev_port_unbind(port);
+    }
     if (tenant) {
-        bool is_new = (!port->owner || strcmp(port->tenant, tenant)
-                       || strncmp(port->name, name,
-                                  sizeof port->name - 1));
-
-        /* The engine would make a new handle and free the old one while
-         * others may still pick it up. */
-        if (is_new && port->owner) {
-            acdc_netdev_port_unbind(port);
-        }
-        if (!port->owner) {
-            port->owner = an;
-            ovs_list_push_back(&an->ports, &port->node);
-            atomic_count_inc(&an->n_ports);
-        }
         port->netdev = netdev;
         port->port_no = odp_to_u32(port_no);
-        ovs_strlcpy(port->name, name, sizeof port->name);
-        ovs_strlcpy(port->tenant, tenant, sizeof port->tenant);
-        if (!acdc_netdev_port_bind(engine, port)) {
-            acdc_netdev_port_unbind(port);
-            error = ENOMEM;
-        } else if (is_new) {
-            VLOG_DBG("port %s bound to tenant %s", name, tenant);
-        }
-    } else if (port->owner) {
-        VLOG_DBG("port %s no longer bound to tenant %s", name, port->tenant);
-        acdc_netdev_port_unbind(port);
+        error = acdc_netdev_port_bind(an, port, name, tenant);
     }
     ovs_mutex_unlock(&an->mutex);
 
@@ -190,28 +171,22 @@ acdc_netdev_port_uninit(struct acdc_netdev_port *port)
     }
 }
 
-static struct acdc_stats
-acdc_netdev_stats(const struct acdc_netdev *an)
-{
-    struct acdc *engine = acdc_netdev_engine(an);
-    struct acdc_stats stats = { .n_flows = 0 };
-
-    if (engine) {
-        acdc_stats_get(engine, &stats);
-    }
-    return stats;
-}
-
 uint32_t
 acdc_netdev_n_flows(const struct acdc_netdev *an)
 {
-    return acdc_netdev_stats(an).n_flows;
+    struct acdc_stats stats;
+
+    acdc_stats_get(an->engine, &stats);
+    return stats.n_flows;
 }
 
 uint32_t
 acdc_netdev_max_flows(const struct acdc_netdev *an)
 {
-    return acdc_netdev_stats(an).max_flows;
+    struct acdc_stats stats;
+
+    acdc_stats_get(an->engine, &stats);
+    return stats.max_flows;
 }
 
 /* Packets. */
@@ -340,14 +315,15 @@ acdc_netdev_ingress(struct acdc_port *port, struct dp_packet_batch *batch,
 /* Tells the engine MTUs that changed: netdev-dpdk changes them some time after
  * the configuration did. */
 static void
-acdc_netdev_refresh_mtus(struct acdc_netdev *an, struct acdc *engine)
+acdc_netdev_refresh_mtus(struct acdc_netdev *an)
     OVS_REQUIRES(an->mutex)
 {
     struct acdc_netdev_port *port;
 
     LIST_FOR_EACH (port, node, &an->ports) {
         if (port->change_seq != netdev_get_change_seq(port->netdev)) {
-            acdc_netdev_port_bind(engine, port);
+            acdc_port_set_mtu(acdc_netdev_port_get(port),
+                              acdc_netdev_port_read_mtu(port));
         }
     }
 }
@@ -355,28 +331,26 @@ acdc_netdev_refresh_mtus(struct acdc_netdev *an, struct acdc *engine)
 void
 acdc_netdev_run(struct acdc_netdev *an)
 {
-    struct acdc *engine = acdc_netdev_engine(an);
     long long int now = time_msec();
-    struct acdc_stats stats;
     bool filling, pass_done;
 
-    if (!engine || now < an->next_sweep) {
+    if (now < an->next_sweep) {
         return;
     }
 
     ovs_mutex_lock(&an->mutex);
     if (now >= an->next_pass) {
         an->next_pass = now + PASS_INTERVAL_MS;
-        acdc_netdev_refresh_mtus(an, engine);
+        acdc_netdev_refresh_mtus(an);
     }
 
     long long int start = time_usec();
     long long int usec = start;
-    acdc_stats_get(engine, &stats);
     filling = acdc_netdev_fill(an);
-    pass_done = !stats.n_flows;
+    pass_done = !acdc_netdev_n_flows(an);
     while (!pass_done && usec - start < SWEEP_STEP_US) {
-        pass_done = acdc_sweep(engine, (uint64_t) usec * 1000, SWEEP_BUDGET);
+        pass_done = acdc_sweep(an->engine, (uint64_t) usec * 1000,
+                               SWEEP_BUDGET);
         usec = time_usec();
     }
 
@@ -390,9 +364,7 @@ acdc_netdev_run(struct acdc_netdev *an)
 void
 acdc_netdev_wait(struct acdc_netdev *an)
 {
-    if (acdc_netdev_engine(an)) {
-        poll_timer_wait_until(an->next_sweep);
-    }
+    poll_timer_wait_until(an->next_sweep);
 }
 
 /* Operations of struct dpif_class. */
@@ -401,14 +373,10 @@ static int
 acdc_netdev_set_config(struct dpif *dpif, const struct acdc_config *cfg)
 {
     struct acdc_netdev *an = dpif_netdev_get_acdc(dpif);
-    struct acdc *engine = acdc_netdev_engine(an);
     int error;
 
     ovs_mutex_lock(&an->mutex);
-    error = engine ? acdc_config_set(engine, cfg) : 0;
-    if (!error) {
-        an->config = *cfg;
-    }
+    error = acdc_config_set(an->engine, cfg);
     ovs_mutex_unlock(&an->mutex);
 
     return error;
@@ -417,12 +385,7 @@ acdc_netdev_set_config(struct dpif *dpif, const struct acdc_config *cfg)
 static int
 acdc_netdev_get_config(struct dpif *dpif, struct acdc_config *cfg)
 {
-    struct acdc_netdev *an = dpif_netdev_get_acdc(dpif);
-
-    ovs_mutex_lock(&an->mutex);
-    *cfg = an->config;
-    ovs_mutex_unlock(&an->mutex);
-
+    acdc_config_get(dpif_netdev_get_acdc(dpif)->engine, cfg);
     return 0;
 }
 
@@ -430,20 +393,15 @@ static int
 acdc_netdev_set_tenant(struct dpif *dpif, const struct acdc_tenant_config *tc)
 {
     struct acdc_netdev *an = dpif_netdev_get_acdc(dpif);
-    struct acdc *engine;
     int error;
 
     ovs_mutex_lock(&an->mutex);
-    engine = acdc_netdev_engine(an);
-    if (!engine) {
-        engine = acdc_create(&an->config);
-        ovsrcu_set(&an->engine, engine);
-        if (engine) {
-            /* The next connections' memory.  The sweeper adds the rest. */
-            acdc_netdev_fill(an);
-        }
+    error = acdc_tenant_set(an->engine, tc);
+    if (!error && an->next_sweep == LLONG_MAX) {
+        /* The next connections' memory.  The sweeper adds the rest. */
+        acdc_netdev_fill(an);
+        an->next_sweep = 0;
     }
-    error = engine ? acdc_tenant_set(engine, tc) : ENOMEM;
     ovs_mutex_unlock(&an->mutex);
 
     return error;
@@ -453,18 +411,17 @@ static int
 acdc_netdev_del_tenant(struct dpif *dpif, const char *name)
 {
     struct acdc_netdev *an = dpif_netdev_get_acdc(dpif);
-    struct acdc *engine = acdc_netdev_engine(an);
     struct acdc_netdev_port *port;
     int error;
 
     ovs_mutex_lock(&an->mutex);
     /* Removing a tenant frees the handles of its ports. */
     LIST_FOR_EACH_SAFE (port, node, &an->ports) {
-        if (!strcmp(port->tenant, name)) {
+        if (acdc_port_is(acdc_netdev_port_get(port), NULL, name)) {
             acdc_netdev_port_unbind(port);
         }
     }
-    error = engine ? acdc_tenant_del(engine, name) : ENOENT;
+    error = acdc_tenant_del(an->engine, name);
     ovs_mutex_unlock(&an->mutex);
 
     return error;
@@ -473,18 +430,7 @@ acdc_netdev_del_tenant(struct dpif *dpif, const char *name)
 static int
 acdc_netdev_get_stats(struct dpif *dpif, struct acdc_stats *stats)
 {
-    struct acdc_netdev *an = dpif_netdev_get_acdc(dpif);
-    struct acdc *engine = acdc_netdev_engine(an);
-
-    ovs_mutex_lock(&an->mutex);
-    memset(stats, 0, sizeof *stats);
-    if (engine) {
-        acdc_stats_get(engine, stats);
-    } else {
-        stats->max_flows = an->config.max_flows;
-    }
-    ovs_mutex_unlock(&an->mutex);
-
+    acdc_stats_get(dpif_netdev_get_acdc(dpif)->engine, stats);
     return 0;
 }
 
@@ -492,30 +438,15 @@ static int
 acdc_netdev_get_tenant(struct dpif *dpif, unsigned int idx,
                        struct acdc_tenant_stats *stats)
 {
-    struct acdc_netdev *an = dpif_netdev_get_acdc(dpif);
-    struct acdc *engine = acdc_netdev_engine(an);
-    int error;
-
-    ovs_mutex_lock(&an->mutex);
-    error = engine ? acdc_tenant_stats_nth(engine, idx, stats) : ENOENT;
-    ovs_mutex_unlock(&an->mutex);
-
-    return error;
+    return acdc_tenant_stats_nth(dpif_netdev_get_acdc(dpif)->engine, idx,
+                                 stats);
 }
 
 static int
 acdc_netdev_get_port(struct dpif *dpif, unsigned int idx,
                      struct acdc_port_info *info)
 {
-    struct acdc_netdev *an = dpif_netdev_get_acdc(dpif);
-    struct acdc *engine = acdc_netdev_engine(an);
-    int error;
-
-    ovs_mutex_lock(&an->mutex);
-    error = engine ? acdc_port_info_nth(engine, idx, info) : ENOENT;
-    ovs_mutex_unlock(&an->mutex);
-
-    return error;
+    return acdc_port_info_nth(dpif_netdev_get_acdc(dpif)->engine, idx, info);
 }
 
 static int
@@ -523,12 +454,8 @@ acdc_netdev_dump(struct dpif *dpif, uint64_t *cursor,
                  struct acdc_flow_info *flows, unsigned int max,
                  unsigned int *n)
 {
-    struct acdc *engine = acdc_netdev_engine(dpif_netdev_get_acdc(dpif));
-
-    *n = (engine
-          ? acdc_dump(engine, cursor, (uint64_t) time_usec() * 1000, flows,
-                      max)
-          : 0);
+    *n = acdc_dump(dpif_netdev_get_acdc(dpif)->engine, cursor,
+                   (uint64_t) time_usec() * 1000, flows, max);
     return 0;
 }
 
@@ -537,13 +464,10 @@ acdc_netdev_flush(struct dpif *dpif, const char *tenant, odp_port_t port,
                   uint32_t *n)
 {
     struct acdc_netdev *an = dpif_netdev_get_acdc(dpif);
-    struct acdc *engine = acdc_netdev_engine(an);
     uint32_t port_no = odp_to_u32(port);
 
     ovs_mutex_lock(&an->mutex);
-    *n = (engine
-          ? acdc_flush(engine, tenant, port == ODPP_NONE ? NULL : &port_no)
-          : 0);
+    *n = acdc_flush(an->engine, tenant, port == ODPP_NONE ? NULL : &port_no);
     ovs_mutex_unlock(&an->mutex);
 
     return 0;

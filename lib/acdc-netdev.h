@@ -30,17 +30,14 @@ struct netdev;
 
 /* A datapath's.  Private, but that each batch asks acdc_netdev_is_active(). */
 struct acdc_netdev {
-    /* NULL until there is a tenant, so that AC/DC costs no memory before;
-     * then the same until the end. */
-    OVSRCU_TYPE(struct acdc *) engine;
-
+    struct acdc *engine;        /* Takes next to no memory without a tenant. */
     struct ovs_mutex mutex;     /* Serializes configuration and sweep. */
-    struct acdc_config config;  /* Guarded by 'mutex', as all below. */
+    /* Guarded by 'mutex'. */
     struct ovs_list ports;      /* Of struct acdc_netdev_port, the bound. */
     atomic_count n_ports;       /* In 'ports'.  Any thread. */
 
-    long long int next_sweep;   /* In ms, as are the other times. */
-    long long int next_pass;
+    /* In ms, for the main thread.  LLONG_MAX: no tenant yet. */
+    long long int next_sweep, next_pass;
 };
 
 struct acdc_netdev *acdc_netdev_create(void);
@@ -61,8 +58,6 @@ struct acdc_netdev_port {
     struct netdev *netdev;
     uint64_t change_seq;        /* Of 'netdev' when the MTU was read. */
     uint32_t port_no;
-    char name[ACDC_NAME_LEN];
-    char tenant[ACDC_NAME_LEN];
 };
 
 /* Binds or, with a null 'tenant', unbinds.  Returns 0, ENOENT if there is no

@@ -20,8 +20,9 @@ struct acdc_dp {
 
 extern struct genl_family ovs_acdc_genl_family;
 
-/* The datapath's, made when there is none yet and 'create'.  ovs_mutex held.
- * NULL: none, or no memory. */
-struct acdc_dp *ovs_acdc_dp(struct datapath *dp, bool create);
+/* The datapath's, made when there is none yet.  ovs_mutex held.  NULL: no memory. */
+struct acdc_dp *ovs_acdc_dp(struct datapath *dp);
+/* Begins to sweep, once there is a tenant. */
+void ovs_acdc_sweep(struct acdc_dp *adp);
 
 #endif /* acdc-dp.h */

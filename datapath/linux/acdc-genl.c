@@ -71,10 +71,10 @@ static const struct nla_policy acdc_policy[ACDC_A_LAST + 1] = {
 
 /* Requests. */
 
-/* The datapath of a request, with its AC/DC locked: NULL where there is none,
- * or an error.  ovs_mutex is held then as well. */
+/* The AC/DC of a request's datapath, locked, or an error.  ovs_mutex is held then as
+ * well. */
 static struct acdc_dp *acdc_begin(struct sk_buff *skb, struct genl_info *info,
-				  bool create, struct datapath **dpp)
+				  struct datapath **dpp)
 {
 	struct ovs_header *h = genl_info_userhdr(info);
 	struct acdc_dp *adp;
@@ -86,13 +86,12 @@ static struct acdc_dp *acdc_begin(struct sk_buff *skb, struct genl_info *info,
 		ovs_unlock();
 		return ERR_PTR(-ENODEV);
 	}
-	adp = ovs_acdc_dp(dp, create);
-	if (!adp && create) {
+	adp = ovs_acdc_dp(dp);
+	if (!adp) {
 		ovs_unlock();
 		return ERR_PTR(-ENOMEM);
 	}
-	if (adp)
-		mutex_lock(&adp->mutex);
+	mutex_lock(&adp->mutex);
 	if (dpp)
 		*dpp = dp;
 	return adp;
@@ -100,8 +99,7 @@ static struct acdc_dp *acdc_begin(struct sk_buff *skb, struct genl_info *info,
 
 static void acdc_end(struct acdc_dp *adp)
 {
-	if (adp)
-		mutex_unlock(&adp->mutex);
+	mutex_unlock(&adp->mutex);
 	ovs_unlock();
 }
 
@@ -260,7 +258,7 @@ static int acdc_config_set_doit(struct sk_buff *skb, struct genl_info *info)
 	config.idle_timeout = nla_get_u32(a[ACDC_A_IDLE_TIMEOUT]);
 	config.exid = nla_get_u16(a[ACDC_A_EXID]);
 
-	adp = acdc_begin(skb, info, true, NULL);
+	adp = acdc_begin(skb, info, NULL);
 	if (IS_ERR(adp))
 		return PTR_ERR(adp);
 	err = -acdc_config_set(adp->engine, &config);
@@ -270,20 +268,15 @@ static int acdc_config_set_doit(struct sk_buff *skb, struct genl_info *info)
 
 static int acdc_config_get_doit(struct sk_buff *skb, struct genl_info *info)
 {
-	struct acdc_config config = {
-		.max_flows = ACDC_MAX_FLOWS_DEFAULT,
-		.idle_timeout = ACDC_IDLE_TIMEOUT_DEFAULT,
-		.exid = ACDC_OPT_EXID,
-	};
+	struct acdc_config config;
 	struct sk_buff *reply;
 	struct acdc_dp *adp;
 	void *header;
 
-	adp = acdc_begin(skb, info, false, NULL);
+	adp = acdc_begin(skb, info, NULL);
 	if (IS_ERR(adp))
 		return PTR_ERR(adp);
-	if (adp)
-		acdc_config_get(adp->engine, &config);
+	acdc_config_get(adp->engine, &config);
 	acdc_end(adp);
 
 	reply = reply_new(info, 3 * nla_total_size(sizeof(u32)), &header);
@@ -318,11 +311,13 @@ static int acdc_tenant_set_doit(struct sk_buff *skb, struct genl_info *info)
 		return err;
 	tc.rules = rules;
 
-	adp = acdc_begin(skb, info, true, NULL);
+	adp = acdc_begin(skb, info, NULL);
 	if (IS_ERR(adp)) {
 		err = PTR_ERR(adp);
 	} else {
 		err = -acdc_tenant_set(adp->engine, &tc);
+		if (!err)
+			ovs_acdc_sweep(adp);
 		acdc_end(adp);
 	}
 	kvfree(rules);
@@ -354,19 +349,17 @@ static int acdc_tenant_del_doit(struct sk_buff *skb, struct genl_info *info)
 	char name[ACDC_NAME_LEN];
 	struct acdc_dp *adp;
 	struct datapath *dp;
-	int err = -ENOENT;
+	int err;
 
 	if (!info->attrs[ACDC_A_TENANT])
 		return acdc_missing(info);
 	nla_strscpy(name, info->attrs[ACDC_A_TENANT], sizeof(name));
 
-	adp = acdc_begin(skb, info, false, &dp);
+	adp = acdc_begin(skb, info, &dp);
 	if (IS_ERR(adp))
 		return PTR_ERR(adp);
-	if (adp) {
-		unbind_vports(adp, dp, name);
-		err = -acdc_tenant_del(adp->engine, name);
-	}
+	unbind_vports(adp, dp, name);
+	err = -acdc_tenant_del(adp->engine, name);
 	acdc_end(adp);
 	return err;
 }
@@ -374,18 +367,10 @@ static int acdc_tenant_del_doit(struct sk_buff *skb, struct genl_info *info)
 static int port_bind(struct acdc_dp *adp, struct vport *vport,
 		     const char *name, const char *tenant)
 {
-	struct acdc_tenant_stats *ts;
 	struct acdc_port *port, *old;
-	int err;
 
-	/* Tell a missing tenant from missing memory. */
-	ts = kmalloc(sizeof(*ts), GFP_KERNEL);
-	if (!ts)
-		return -ENOMEM;
-	err = -acdc_tenant_stats_get(adp->engine, tenant, ts);
-	kfree(ts);
-	if (err)
-		return err;
+	if (!acdc_tenant_exists(adp->engine, tenant))
+		return -ENOENT;
 	old = ovsl_dereference(vport->acdc);
 	if (old && !acdc_port_is(old, name, tenant)) {
 		/* The engine frees it: first nobody may pick it up any more. */
@@ -417,15 +402,15 @@ static int acdc_port_set_doit(struct sk_buff *skb, struct genl_info *info)
 	if (a[ACDC_A_TENANT])
 		nla_strscpy(tenant, a[ACDC_A_TENANT], sizeof(tenant));
 
-	adp = acdc_begin(skb, info, false, &dp);
+	adp = acdc_begin(skb, info, &dp);
 	if (IS_ERR(adp))
 		return PTR_ERR(adp);
 	vport = ovs_vport_ovsl(dp, nla_get_u32(a[ACDC_A_PORT_NO]));
 	if (!vport) {
 		err = -ENODEV;
 	} else if (a[ACDC_A_TENANT]) {
-		err = adp ? port_bind(adp, vport, name, tenant) : -ENOENT;
-	} else if (adp && rcu_access_pointer(vport->acdc)) {
+		err = port_bind(adp, vport, name, tenant);
+	} else if (rcu_access_pointer(vport->acdc)) {
 		RCU_INIT_POINTER(vport->acdc, NULL);
 		acdc_port_unbind(adp->engine, vport->port_no);
 	}
@@ -435,14 +420,13 @@ static int acdc_port_set_doit(struct sk_buff *skb, struct genl_info *info)
 
 static int acdc_stats_get_doit(struct sk_buff *skb, struct genl_info *info)
 {
-	struct acdc_stats stats = { .max_flows = ACDC_MAX_FLOWS_DEFAULT };
+	struct acdc_stats stats;
 	struct acdc_dp *adp;
 
-	adp = acdc_begin(skb, info, false, NULL);
+	adp = acdc_begin(skb, info, NULL);
 	if (IS_ERR(adp))
 		return PTR_ERR(adp);
-	if (adp)
-		acdc_stats_get(adp->engine, &stats);
+	acdc_stats_get(adp->engine, &stats);
 	acdc_end(adp);
 	return reply_struct(info, ACDC_A_STATS, &stats, sizeof(stats));
 }
@@ -451,22 +435,20 @@ static int acdc_tenant_get_doit(struct sk_buff *skb, struct genl_info *info)
 {
 	struct acdc_tenant_stats *stats;
 	struct acdc_dp *adp;
-	int err = -ENOENT;
+	int err;
 
 	if (!info->attrs[ACDC_A_INDEX])
 		return acdc_missing(info);
 	stats = kmalloc(sizeof(*stats), GFP_KERNEL);
 	if (!stats)
 		return -ENOMEM;
-	adp = acdc_begin(skb, info, false, NULL);
+	adp = acdc_begin(skb, info, NULL);
 	if (IS_ERR(adp)) {
 		err = PTR_ERR(adp);
 	} else {
-		if (adp)
-			err = -acdc_tenant_stats_nth(
-				adp->engine,
-				nla_get_u32(info->attrs[ACDC_A_INDEX]),
-				stats);
+		err = -acdc_tenant_stats_nth(
+			adp->engine, nla_get_u32(info->attrs[ACDC_A_INDEX]),
+			stats);
 		acdc_end(adp);
 	}
 	if (!err)
@@ -480,17 +462,15 @@ static int acdc_port_get_doit(struct sk_buff *skb, struct genl_info *info)
 {
 	struct acdc_port_info pi;
 	struct acdc_dp *adp;
-	int err = -ENOENT;
+	int err;
 
 	if (!info->attrs[ACDC_A_INDEX])
 		return acdc_missing(info);
-	adp = acdc_begin(skb, info, false, NULL);
+	adp = acdc_begin(skb, info, NULL);
 	if (IS_ERR(adp))
 		return PTR_ERR(adp);
-	if (adp)
-		err = -acdc_port_info_nth(
-			adp->engine, nla_get_u32(info->attrs[ACDC_A_INDEX]),
-			&pi);
+	err = -acdc_port_info_nth(adp->engine,
+				  nla_get_u32(info->attrs[ACDC_A_INDEX]), &pi);
 	acdc_end(adp);
 	return err ?: reply_struct(info, ACDC_A_PORT_INFO, &pi, sizeof(pi));
 }
@@ -504,25 +484,21 @@ static int acdc_flow_get_doit(struct sk_buff *skb, struct genl_info *info)
 	struct acdc_flow_info *flows;
 	struct sk_buff *reply;
 	struct acdc_dp *adp;
-	unsigned int n = 0;
-	unsigned int i;
+	unsigned int i, n;
 	void *header;
 	int err;
 
 	flows = kvmalloc_array(max, sizeof(*flows), GFP_KERNEL);
 	if (!flows)
 		return -ENOMEM;
-	adp = acdc_begin(skb, info, false, NULL);
+	adp = acdc_begin(skb, info, NULL);
 	if (IS_ERR(adp)) {
 		err = PTR_ERR(adp);
 		goto out;
 	}
-	if (adp) {
-		rcu_read_lock();
-		n = acdc_dump(adp->engine, &cursor, ktime_get_ns(), flows,
-			      max);
-		rcu_read_unlock();
-	}
+	rcu_read_lock();
+	n = acdc_dump(adp->engine, &cursor, ktime_get_ns(), flows, max);
+	rcu_read_unlock();
 	acdc_end(adp);
 
 	reply = reply_new(info, nla_total_size_64bit(sizeof(cursor))
@@ -545,29 +521,20 @@ static int acdc_flush_doit(struct sk_buff *skb, struct genl_info *info)
 {
 	struct nlattr **a = info->attrs;
 	char tenant[ACDC_NAME_LEN];
-	struct sk_buff *reply;
 	struct acdc_dp *adp;
-	void *header;
-	u32 port_no;
-	u32 n = 0;
+	u32 port_no, n;
 
 	if (a[ACDC_A_TENANT])
 		nla_strscpy(tenant, a[ACDC_A_TENANT], sizeof(tenant));
 	if (a[ACDC_A_PORT_NO])
 		port_no = nla_get_u32(a[ACDC_A_PORT_NO]);
-	adp = acdc_begin(skb, info, false, NULL);
+	adp = acdc_begin(skb, info, NULL);
 	if (IS_ERR(adp))
 		return PTR_ERR(adp);
-	if (adp)
-		n = acdc_flush(adp->engine, a[ACDC_A_TENANT] ? tenant : NULL,
-			       a[ACDC_A_PORT_NO] ? &port_no : NULL);
+	n = acdc_flush(adp->engine, a[ACDC_A_TENANT] ? tenant : NULL,
+		       a[ACDC_A_PORT_NO] ? &port_no : NULL);
 	acdc_end(adp);
-
-	reply = reply_new(info, nla_total_size(sizeof(n)), &header);
-	if (!reply)
-		return -ENOMEM;
-	return reply_end(reply, info, header,
-			 nla_put_u32(reply, ACDC_A_COUNT, n));
+	return reply_struct(info, ACDC_A_COUNT, &n, sizeof(n));
 }
 
 static const struct genl_ops acdc_ops[] = {

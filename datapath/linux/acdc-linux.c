@@ -342,11 +342,17 @@ static void acdc_dp_sweep(struct work_struct *work)
 			   msecs_to_jiffies(pause));
 }
 
-struct acdc_dp *ovs_acdc_dp(struct datapath *dp, bool create)
+/* Until the datapath goes.  Without flows that is next to nothing, once a second. */
+void ovs_acdc_sweep(struct acdc_dp *adp)
+{
+	queue_delayed_work(system_power_efficient_wq, &adp->sweep, 0);
+}
+
+struct acdc_dp *ovs_acdc_dp(struct datapath *dp)
 {
 	struct acdc_dp *adp = dp->acdc;
 
-	if (adp || !create)
+	if (adp)
 		return adp;
 	adp = kzalloc(sizeof(*adp), GFP_KERNEL);
 	if (!adp)
@@ -358,7 +364,6 @@ struct acdc_dp *ovs_acdc_dp(struct datapath *dp, bool create)
 	}
 	mutex_init(&adp->mutex);
 	INIT_DELAYED_WORK(&adp->sweep, acdc_dp_sweep);
-	queue_delayed_work(system_power_efficient_wq, &adp->sweep, 0);
 	dp->acdc = adp;
 	return adp;
 }
