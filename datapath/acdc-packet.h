@@ -7,7 +7,42 @@
 #ifndef ACDC_PACKET_H
 #define ACDC_PACKET_H 1
 
+/* What 'struct acdc_pkt' has for the engine.  Hosts include acdc.h alone, so that
+ * it must not come before. */
+#define ACDC_PKT_ENGINE                                                       \
+    struct {                                                                  \
+        /* Of the checksums, see acdc_pkt_finish(); 0 at first. */            \
+        uint32_t ip_change, tcp_change;                                       \
+        union {                                                               \
+            uint64_t options;   /* All of them, in one instruction. */        \
+            struct {                                                          \
+                uint16_t opt_flags;     /* ACDC_O_*. */                       \
+                /* Places in the TCP header, 0: none. */                      \
+                uint8_t fb_ofs, cap_ofs, sack_ofs, ws_ofs, ts_ofs;            \
+                uint8_t wscale;                                               \
+            };                                                                \
+        };                                                                    \
+        uint32_t payload;                                                     \
+        uint32_t seq, ack;                                                    \
+        uint16_t mss;           /* Only with ACDC_O_MSS. */                   \
+        uint8_t tcp_flags;                                                    \
+        /* As in struct acdc_flow: be. */                                     \
+        uint64_t addrs;                                                       \
+        uint32_t ports;                                                       \
+        uint32_t vids;          /* VLANs that it is in, but for ACDC_KIND_4: the \
+                                 * first two VIDs that are not 0, 12 bits     \
+                                 * each. */                                   \
+        union {                 /* See acdc_table_find(). */                  \
+            const acdc_link *bucket;                                          \
+            struct acdc_flow *flow;                                           \
+        };                                                                    \
+    };
+#ifdef ACDC_H
+#error "acdc-packet.h comes before acdc.h"
+#endif
 #include "acdc.h"
+ACDC_STATIC_ASSERT(sizeof(struct acdc_pkt)
+                   == offsetof(struct acdc_pkt, opaque) + 8 * sizeof(uint64_t));
 
 /* acdc_pkt.opt_flags: what acdc_pkt_parse() found among the TCP options, and
  * whether the rest of the TCP header was as most are: edits do not note that. */

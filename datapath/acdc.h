@@ -162,6 +162,10 @@ enum { ACDC_W_UNKNOWN, ACDC_W_YES, ACDC_W_NO };
  * IPv6 and VLANs, if any, of IPv4 and VLANs. */
 enum { ACDC_KIND_4, ACDC_KIND_6, ACDC_KIND_4_VLAN, ACDC_N_KINDS = 4 };
 
+#ifndef ACDC_PKT_ENGINE
+#define ACDC_PKT_ENGINE
+#endif
+
 /* A packet as the host shows it to the engine. */
 struct acdc_pkt {
     /* Set by the host. */
@@ -189,37 +193,16 @@ struct acdc_pkt {
     uint8_t verdict;            /* enum acdc_verdict. */
     bool edited;                /* acdc_host_writable() was asked and said yes:
                                  * some byte was changed. */
+    uint8_t ip_version;         /* 4, 6, or 0: not understood, see 'reason'. */
+    uint8_t kind;               /* ACDC_KIND_*; the engine's. */
+    uint8_t tcp_hlen;           /* Bytes, with options. */
+    uint8_t reason;             /* The counter that says why not understood. */
+    uint16_t l4_ofs;            /* Where TCP begins, or as far as was read. */
 
-    /* The engine's, see acdc-packet.h. */
-    uint8_t ip_version;         /* 4, 6, or 0: not understood. */
-    uint8_t kind;               /* ACDC_KIND_*. */
-    uint8_t tcp_hlen;
-    uint8_t tcp_flags;
-    uint16_t l4_ofs;
+    /* The engine's own: only acdc-packet.h says what. */
     union {
-        uint64_t options;       /* All of them, in one instruction. */
-        struct {
-            uint16_t opt_flags;
-            /* Places in the TCP header, 0: none. */
-            uint8_t fb_ofs, cap_ofs, sack_ofs, ws_ofs, ts_ofs;
-            uint8_t wscale;
-        };
-    };
-    uint32_t payload;
-    uint32_t seq, ack;
-    uint32_t ip_change, tcp_change;     /* Of the checksums, see
-                                         * acdc_pkt_finish(). */
-    uint16_t mss;               /* Only with ACDC_O_MSS. */
-    uint8_t reason;             /* Why untouched. */
-    /* As in struct acdc_flow: be. */
-    uint32_t ports;
-    uint64_t addrs;
-    uint32_t vids;              /* VLANs that it is in, but for ACDC_KIND_4: the
-                                 * first two VIDs that are not 0, 12 bits
-                                 * each. */
-    union {                     /* See acdc_table_find(). */
-        const acdc_link *bucket;
-        struct acdc_flow *flow;
+        uint64_t opaque[8];
+        ACDC_PKT_ENGINE
     };
 };
 
@@ -237,9 +220,10 @@ acdc_pkt_init(struct acdc_pkt *p, uint8_t *data, uint32_t len, uint32_t hlen)
     p->host = p->aux = NULL;
     p->verdict = ACDC_PASS;
     p->edited = false;
-    p->ip_version = p->kind = 0;
+    p->ip_version = p->reason = p->tcp_hlen = p->kind = 0;
+    p->l4_ofs = 0;
+    p->opaque[0] = 0;
     p->writable = ACDC_W_UNKNOWN;
-    p->ip_change = p->tcp_change = 0;
 }
 
 /* Processes 'n' packets of 'port', each initialized anew by acdc_pkt_init(); those

@@ -18,8 +18,8 @@
 #include "../datapath.h"
 #include "../vport.h"
 #include "acdc-dp.h"
+#include "acdc-flow.h"
 #include "acdc-linux.h"
-#include "acdc-private.h"
 
 enum {
 	/* Headers are pulled into the linear part as far as this, which is all

@@ -4,8 +4,8 @@
 
 #include <errno.h>
 
-#include "acdc-match.h"
 #include "sim.h"
+#include "acdc-match.h"
 #include "tap.h"
 
 static struct acdc_stats

@@ -8,8 +8,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "acdc-match.h"
 #include "host.h"
+#include "acdc-match.h"
 #include "tap.h"
 
 enum { N_WORKERS = 4, N_PORTS = 2, N_FLOWS = 40, N_FEW = 4, N_BATCHES = 4000 };
