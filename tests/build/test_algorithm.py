@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import textwrap
 from pathlib import Path
@@ -14,10 +13,10 @@ from pathlib import Path
 import pytest
 from test_module import headers
 
+from acdc_testlib.sources import copy_sources
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/algorithms.rst"
-COPIED = ["build-aux", "configure.ac", "datapath", "dkms", "lib", "ovs-patches",
-          "tests/law", "tests/unit", "utilities"]  # fmt: skip
 FLAGS = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]
 
 
@@ -32,14 +31,7 @@ def blocks() -> list[tuple[str, str | None, str]]:
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sources as the page leaves them."""
-    top = tmp_path_factory.mktemp("tree")
-    for name in COPIED:
-        source, target = ROOT / name, top / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.o", "__pycache__"))
-        else:
-            shutil.copy2(source, target)
+    top = copy_sources(tmp_path_factory.mktemp("tree"), "tests/law", "tests/unit")
     for language, caption, text in blocks():
         if caption:
             assert not (top / caption).exists()

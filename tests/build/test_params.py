@@ -10,7 +10,6 @@ import os
 import re
 import runpy
 import shlex
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,9 +22,9 @@ from test_module import headers
 from acdc_ovs.database import call
 from acdc_testlib.ovs import CommandError, Ovs
 from acdc_testlib.programs import Programs, read_env
+from acdc_testlib.sources import copy_sources
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ["build-aux", "configure.ac", "datapath", "dkms", "lib", "ovs-patches", "utilities"]
 
 # One of each kind of place: a column of 32 bits, a column of 8, a key.
 ADDED = """
@@ -109,14 +108,7 @@ def test_wrong_entries(tmp_path: Path, entry: str, message: str) -> None:
 
 def copy(directory: Path, entries: str) -> Path:
     """The sources, with more entries in the list."""
-    project = directory / "project"
-    for name in COPIED:
-        source, target = ROOT / name, project / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.o", "__pycache__"))
-        else:
-            shutil.copy2(source, target)
+    project = copy_sources(directory / "project")
     path = project / "datapath/acdc-params.h"
     head, undef, tail = path.read_text().rpartition("\n#undef ACDC_PARAM\n")
     assert undef
