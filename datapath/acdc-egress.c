@@ -281,6 +281,7 @@ excuse(struct acdc_ctx *ctx, struct acdc_flow *f, const struct acdc_pkt *p)
     /* A FIN has no bytes. */
     if (acdc_recall_excuses(ctx, f, to - 1 - f->rcv_nxt)) {
         f->rcv_nxt = to;
+        f->flags &= ~(uint32_t) ACDC_F_FIN_PEER;
         ACDC_COUNT(ctx, ACK_EXCUSED, 1);
         return true;
     }
@@ -498,6 +499,7 @@ static void
 egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 {
     const struct acdc_params *params = acdc_flow_params(ctx, f);
+    uint32_t last = f->snd_nxt;
 
     if (acdc_unlikely(f->seen != ctx->seen)) {
         see_first(ctx, f, params, p);
@@ -508,7 +510,7 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     }
     if (!(f->flags & ACDC_F_LAW)) {
         /* The handshake was not answered yet: a RST, or nonsense. */
-        acdc_flow_note_end(ctx, f, p);
+        acdc_flow_note_end(ctx, f, p, last);
         return;
     }
     if (is_optimistic(f, p) && !excuse(ctx, f, p)
@@ -523,7 +525,7 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     if (acdc_unlikely(f->state == ACDC_FLOW_CLOSED)) {
         acdc_flow_go_on(ctx, f, p);
     }
-    acdc_flow_note_end(ctx, f, p);
+    acdc_flow_note_end(ctx, f, p, last);
     if (f->flags & ACDC_F_CAPABLE) {
         dress(ctx, f, params, p);
     }

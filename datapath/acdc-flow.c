@@ -272,22 +272,6 @@ is_valid_reset(const struct acdc_ctx *ctx, const struct acdc_flow *f,
            && seq_after(p->ack, in->irs) && !seq_after(p->ack, f->rcv_nxt);
 }
 
-/* Whether the other end may take a FIN: if it ends what was followed, which no
- * outsider's does (is_plausible()), and of the guest's is not acknowledged.  The
- * peer's the guest drops if it is corrupt.  None of these must have a flow forgotten
- * that goes on. */
-static bool
-is_valid_fin(const struct acdc_ctx *ctx, const struct acdc_flow *f,
-             const struct acdc_pkt *p)
-{
-    uint32_t end = p->seq + p->payload + 1;
-
-    if (ctx->dir == ACDC_INGRESS) {
-        return end == f->rcv_nxt && acdc_pkt_maybe_intact(p);
-    }
-    return seq_after(end, f->snd_una) && end == f->snd_nxt;
-}
-
 void
 acdc_flow_go_on(struct acdc_ctx *ctx, struct acdc_flow *f,
                 const struct acdc_pkt *p)
@@ -301,42 +285,73 @@ acdc_flow_go_on(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
 }
 
+/* A FIN is a claim until who gets it acknowledges it.  That says nothing if it may as
+ * well acknowledge data with the number of the FIN, which a guest sends before or after
+ * one that does not arrive: a FIN is none that is not beyond all that was sent, 'last',
+ * nor one that data contradicts.  After the acknowledgment such data is a keep-alive
+ * with a byte. */
+static void
+note_fin(const struct acdc_ctx *ctx, struct acdc_flow *f,
+         const struct acdc_pkt *p, uint32_t last)
+{
+    struct acdc_flow_in *in = acdc_flow_in(f);
+    bool egress = ctx->dir == ACDC_EGRESS;
+    uint32_t flag = egress ? ACDC_F_FIN_GUEST : ACDC_F_FIN_PEER;
+    uint32_t next = egress ? f->snd_nxt : f->rcv_nxt;
+    uint32_t end = p->seq + p->payload;
+    bool taken = egress ? f->snd_una == last : in->n_syns & ACDC_FIN_TAKEN;
+
+    if ((p->tcp_flags & ACDC_TCP_FIN) && next == end + 1
+        && seq_after(next, last) && !acdc_flow_is_deaf(f)) {
+        f->flags |= flag;
+    } else if (p->payload && !seq_before(end, last + taken)) {
+        f->flags &= ~flag;
+    }
+    if (acdc_flow_in_handshake(f)) {
+        return;
+    }
+    if (egress && (f->flags & ACDC_F_FIN_PEER)
+        && (p->tcp_flags & ACDC_TCP_ACK) && p->ack == f->rcv_nxt) {
+        in->n_syns |= ACDC_FIN_TAKEN;
+    } else if (!(f->flags & ACDC_F_FIN_PEER)) {
+        in->n_syns &= ~(unsigned int) ACDC_FIN_TAKEN & 3;
+    }
+}
+
+/* Both have sent FIN, and acknowledged the other's: what can still come is in the
+ * linger. */
+static bool
+is_closed(const struct acdc_flow *f)
+{
+    const uint32_t fins = ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER;
+
+    return (f->flags & fins) == fins && !acdc_flow_in_handshake(f)
+           && f->snd_una == f->snd_nxt
+           && (acdc_flow_in(f)->n_syns & ACDC_FIN_TAKEN);
+}
+
 void
 acdc_flow_do_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
-                      const struct acdc_pkt *p)
+                      const struct acdc_pkt *p, uint32_t last)
 {
-    bool egress = ctx->dir == ACDC_EGRESS;
+    const uint32_t fins = ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER;
     enum acdc_flow_state state = (enum acdc_flow_state) f->state;
 
     if (p->tcp_flags & ACDC_TCP_RST) {
         if (is_valid_reset(ctx, f, p) && state != ACDC_FLOW_CLOSED) {
-            state = egress ? ACDC_FLOW_RESET : ACDC_FLOW_CLOSED;
+            state = ctx->dir == ACDC_EGRESS ? ACDC_FLOW_RESET
+                                            : ACDC_FLOW_CLOSED;
         }
-    } else {
-        uint32_t flag = egress ? ACDC_F_FIN_GUEST : ACDC_F_FIN_PEER;
-        uint32_t last = egress ? f->snd_nxt : f->rcv_nxt;
+    } else if (f->flags & ACDC_F_LAW) {
+        uint32_t had = f->flags & fins;
 
-        if ((p->tcp_flags & ACDC_TCP_FIN) && is_valid_fin(ctx, f, p)) {
-            f->flags |= flag;
-            if (state == ACDC_FLOW_ESTABLISHED) {
-                state = ACDC_FLOW_CLOSING;
-            }
-        } else if (p->payload > 1 && (f->flags & flag)
-                   && p->seq + p->payload == last) {
-            /* More data follows, and not a keep-alive with a byte: it was a
-             * corrupt packet's. */
-            f->flags &= ~flag;
-            if (state == ACDC_FLOW_CLOSING || state == ACDC_FLOW_CLOSED) {
-                state = f->flags & (ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER)
-                        ? ACDC_FLOW_CLOSING : ACDC_FLOW_ESTABLISHED;
-            }
-        }
-        /* Closed when both have sent FIN and the peer has acknowledged the
-         * guest's: what can still come is in the linger. */
-        if ((f->flags & ACDC_F_FIN_GUEST) && (f->flags & ACDC_F_FIN_PEER)
-            && !egress && (p->tcp_flags & ACDC_TCP_ACK)
-            && !seq_before(p->ack, f->snd_nxt)) {
+        note_fin(ctx, f, p, last);
+        if (is_closed(f)) {
             state = ACDC_FLOW_CLOSED;
+        } else if ((f->flags & fins) != had && state != ACDC_FLOW_RESET
+                   && !acdc_flow_in_handshake(f)) {
+            state = f->flags & fins ? ACDC_FLOW_CLOSING
+                                    : ACDC_FLOW_ESTABLISHED;
         }
     }
     if (state != f->state && f->state != ACDC_FLOW_RESET

@@ -186,9 +186,8 @@ struct acdc_flow_in {
     uint32_t srtt_us8 : 24;     /* Smoothed round-trip time, RFC 6298,
                                  * microseconds times 8. */
     uint32_t n_syns : 2;        /* In the handshake: transmissions of the
-                                 * guest's SYN.  After it: not 0 if the peer's
-                                 * SYN-ACK came in other VLANs, see
-                                 * acdc_flow_find(). */
+                                 * guest's SYN.  After it: ACDC_OTHER_VLANS,
+                                 * ACDC_FIN_TAKEN. */
     uint32_t prompt_acks : 5;   /* Of one segment, in a row, up to
                                  * ACDC_PROMPT_ACKS, see
                                  * acdc_flow_is_prompt(); or ACDC_DELAYS,
@@ -216,6 +215,14 @@ struct acdc_flow_in {
                                  * known. */
         };
     };
+};
+
+/* acdc_flow_in.n_syns, after the handshake. */
+enum {
+    ACDC_OTHER_VLANS = 1 << 0,  /* The peer's SYN-ACK came in others, see
+                                 * acdc_flow_find(). */
+    ACDC_FIN_TAKEN = 1 << 1,    /* With ACDC_F_FIN_PEER: the guest has acknowledged
+                                 * it. */
 };
 
 /* And a third one, but of IPv4 without VLANs. */

@@ -21,6 +21,7 @@ struct steps {
     struct acdc_flow_in *in;
     const struct acdc_params *params;
     struct acdc_pkt *p;
+    uint32_t end;               /* acdc_pkt_end(), but without a corrupt FIN. */
     bool near;                  /* is_near(), which taking its ACK number does
                                  * not change. */
     bool elsewhere;             /* See acdc_flow_follow_ack(). */
@@ -409,14 +410,14 @@ finish_fack(const struct steps *s)
     ACDC_COUNT(s->ctx, WINDOW_UPDATES, 1);
 }
 
-/* How far the data to the guest reaches.  Not by a packet that is corrupt or
- * of somebody else, who would get anywhere by steps: the guest will drop it. */
+/* How far the data to the guest reaches.  Not by a packet of somebody else, who would
+ * get anywhere by steps, nor by a FIN that is corrupt: the guest will drop it. */
 static void
 note_data(const struct steps *s)
 {
     const struct acdc_pkt *p = s->p;
     struct acdc_flow *f = s->f;
-    uint32_t end = acdc_pkt_end(p);
+    uint32_t end = s->end;
 
     if (end != p->seq && seq_after(end, f->rcv_nxt)
         && !seq_after(p->seq, f->rcv_nxt + ACDC_PLAUSIBLE)
@@ -593,7 +594,9 @@ acdc_ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
         .ctx = ctx, .f = f, .in = acdc_flow_in(f), .params = params, .p = p,
         .fack = (p->opt_flags & ACDC_O_FEEDBACK) && !p->payload
                 && (acdc_pkt_reserved(p) & ACDC_RES_FACK),
+        .end = p->seq + p->payload,
     };
+    uint32_t last;
 
     if (acdc_unlikely(!params->enabled)) {
         ACDC_COUNT(ctx, UNTOUCHED_DISABLED, 1);
@@ -602,11 +605,13 @@ acdc_ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
         pass_synack(&s);
         return;
     }
+    s.end += (p->tcp_flags & ACDC_TCP_FIN) && acdc_pkt_maybe_intact(p);
     s.near = is_near(f, p);
     if (f->flags & ACDC_F_UNHEARD) {
         acdc_flow_hear(ctx, f, params, p, s.near);
         s.near = is_near(f, p);
     }
+    last = f->rcv_nxt;
     s.elsewhere = s.near && acdc_flow_follow_ack(ctx, f, p);
     if ((f->flags & ACDC_F_LAW) && acdc_flow_in_handshake(f)
         && (p->tcp_flags & ACDC_TCP_ACK) && acknowledges_new(f, p->ack)) {
@@ -627,10 +632,7 @@ acdc_ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
             return;
         }
     }
-    if (p->tcp_flags & ACDC_TCP_FIN) {
-        acdc_pkt_finish(p);             /* For its checksum to be as it came. */
-    }
-    acdc_flow_note_end(ctx, f, p);
+    acdc_flow_note_end(ctx, f, p, last);
 }
 
 bool

@@ -359,16 +359,17 @@ bool acdc_flow_follow_ack(const struct acdc_ctx *, struct acdc_flow *,
 void acdc_flow_go_on(struct acdc_ctx *, struct acdc_flow *,
                      const struct acdc_pkt *);
 
-/* Notes FIN and RST of 'p', and what acknowledges a FIN. */
+/* Notes FIN and RST of 'p', and what acknowledges a FIN.  'last': how far data in the
+ * direction of 'p' reached before it, snd_nxt or rcv_nxt. */
 void acdc_flow_do_note_end(struct acdc_ctx *, struct acdc_flow *,
-                           const struct acdc_pkt *);
+                           const struct acdc_pkt *, uint32_t last);
 static inline void
 acdc_flow_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
-                   const struct acdc_pkt *p)
+                   const struct acdc_pkt *p, uint32_t last)
 {
     if (acdc_unlikely((p->tcp_flags & (ACDC_TCP_FIN | ACDC_TCP_RST))
                       || (f->flags & (ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER)))) {
-        acdc_flow_do_note_end(ctx, f, p);
+        acdc_flow_do_note_end(ctx, f, p, last);
     }
 }
 

@@ -301,7 +301,7 @@ acdc_flow_find(const struct acdc_ctx *ctx, struct acdc_pkt *p)
     if (ctx->dir == ACDC_EGRESS) {
         return p->tcp_flags & ACDC_TCP_RST ? NULL : f;
     }
-    if ((p->tcp_flags & ACDC_TCP_SYN) || acdc_flow_in(f)->n_syns) {
+    if ((p->tcp_flags & ACDC_TCP_SYN) || (acdc_flow_in(f)->n_syns & ACDC_OTHER_VLANS)) {
         return f;
     }
     if (!acdc_pkt_strip(p, ctx->exid)

@@ -9,10 +9,11 @@
  * A step is a round trip: what the guest sends in it was sent before it heard of any of
  * that.  The guest knows all that the peer has.
  *
+ * Some peers close their half meanwhile, and take what comes.
+ *
  * Not here, as the threat model says that they are not stopped: new data in fragments or
  * behind malformed options, and a guest whose connection seems to be heard by another
- * port (acdc-unseen.c), as nothing that it sends for a second arrives.  Nor a peer that
- * has closed its half.
+ * port (acdc-unseen.c), as nothing that it sends for a second arrives.
  *
  * ACDC_TEST_SEQUENCES: how many, 5,000 by default. */
 
@@ -28,19 +29,21 @@ enum {
 
 enum action {
     FILL, FILL_AGAIN, RELEASE, OVERSHOOT, JUMP, HIDE, HIDE_FAR, RESEND, KEEP_ALIVE, PROBE,
-    OPTIMISTIC, STRAY, FRAGMENT, PAUSE, N_ACTIONS
+    OPTIMISTIC, STRAY, FRAGMENT, CLOSE, PAUSE, N_ACTIONS
 };
 
 static const char *const names[N_ACTIONS] = {
     "fill", "fill", "release", "overshoot", "jump", "hide", "hide-far", "resend",
-    "keep-alive", "probe", "optimistic", "stray", "fragment", "pause",
+    "keep-alive", "probe", "optimistic", "stray", "fragment", "close",
+    "pause",
 };
 
 /* One of how many packets is marked. */
 static const unsigned int markings[N_MARKINGS] = { 1, 2, 8 };
 
-/* How a packet of the guest fares. */
-enum fate { ARRIVES, CORRUPT, LOST };
+/* How a packet of the guest fares.  OLD: the peer drops it, and says so (PAWS, RFC 7323
+ * section 5). */
+enum fate { ARRIVES, CORRUPT, LOST, OLD, N_FATES };
 
 struct block {
     uint32_t from, to;
@@ -63,12 +66,13 @@ struct search {
     uint32_t rcv_nxt;
     struct block blocks[N_BLOCKS];      /* The last one first. */
     unsigned int n_blocks, unacked;
+    unsigned int closes;        /* In this step its half. */
     uint64_t got;               /* Bytes, each once. */
     uint32_t beyond;            /* Most that came beyond 'edge'. */
     struct packet *acks, **tail;        /* On their way to the guest. */
 
     bool unheard;               /* By its own port. */
-    char log[STEPS * 4 * 16];
+    char log[STEPS * 4 * 16 + 16];
 };
 
 static uint32_t
@@ -179,6 +183,19 @@ peer_gets_data(struct search *x, uint32_t from, uint32_t to)
     }
 }
 
+/* The peer closes its half. */
+static void
+peer_closes(struct search *x)
+{
+    struct tcp_spec spec = sim_spec(&x->s, 1, ACDC_TCP_FIN | ACDC_TCP_ACK, 0);
+
+    note(x, "(half)", -1);
+    spec.ack = x->rcv_nxt;
+    packet_free_list(sim_cross(&x->s, 1, packet_make(&spec)));
+    x->s.guest[1].snd_nxt++;
+    x->s.guest[0].rcv_nxt++;
+}
+
 /* A packet of the guest.  RFC 9293, 5961. */
 static void
 peer_gets(struct search *x, const struct packet *p)
@@ -236,7 +253,11 @@ send(struct search *x, const struct tcp_spec *spec, enum fate fate, bool fragmen
         }
         out = sim_ingress(&x->s, 1, p);
         for (p = out; p; p = p->next) {
-            peer_gets(x, p);
+            if (fate == OLD) {
+                peer_acks(x);
+            } else {
+                peer_gets(x, p);
+            }
         }
         packet_free_list(out);
     }
@@ -322,12 +343,12 @@ stray(struct search *x)
         ACDC_TCP_RST | ACDC_TCP_ACK, ACDC_TCP_FIN | ACDC_TCP_ACK,
     };
     unsigned int what = draw(x, 5);
-    enum fate fate = what == 4 ? CORRUPT + draw(x, 2) : draw(x, 3);
+    enum fate fate = what == 4 ? CORRUPT + draw(x, 3) : draw(x, N_FATES);
     uint32_t seq = fate == ARRIVES ? x->rcv_nxt + 1 + draw(x, 4000)
                    : draw(x, 2) ? x->rcv_nxt : (uint32_t) tap_random(&x->random);
     struct tcp_spec spec = segment(x, flags[what], seq, 0);
 
-    note(x, "(stray)", (int) (what * 3 + fate));
+    note(x, "(stray)", (int) (what * N_FATES + fate));
     if (flags[what] & ACDC_TCP_SYN) {
         spec.ecn = 0;
         opt_mss(&spec, MSS);
@@ -351,6 +372,7 @@ static void
 act_aside(struct search *x, enum action what)
 {
     struct tcp_spec spec;
+    unsigned int n;
 
     switch (what) {
     case KEEP_ALIVE:
@@ -359,10 +381,18 @@ act_aside(struct search *x, enum action what)
     case OPTIMISTIC:
         spec = segment(x, ACDC_TCP_ACK, x->sent, draw(x, 2) ? MSS : 0);
         spec.ack += 1 + draw(x, 100000);
-        send(x, &spec, draw(x, 3), false);
+        send(x, &spec, draw(x, N_FATES), false);
         break;
     case STRAY:
         stray(x);
+        break;
+    case CLOSE:
+        spec = segment(x, ACDC_TCP_ACK | ACDC_TCP_FIN, x->sent,
+                       draw(x, 2) * draw(x, MSS));
+        n = CORRUPT + draw(x, 3);
+        spec.bad_csum = n == CORRUPT;
+        send(x, &spec, (enum fate) n, false);
+        send_data(x, x->sent, draw(x, 2) ? 1 : segment_size(x), ARRIVES);
         break;
     default:
         spec = segment(x, ACDC_TCP_ACK, x->rcv_nxt, MSS);
@@ -374,7 +404,7 @@ act_aside(struct search *x, enum action what)
 static void
 act(struct search *x, enum action what)
 {
-    enum fate fate = draw(x, 3) ? LOST : CORRUPT;
+    enum fate fate = draw(x, 3) ? LOST : draw(x, 2) ? CORRUPT : OLD;
     unsigned int i;
 
     note(x, names[what], -1);
@@ -555,10 +585,14 @@ run(struct search *x, uint64_t random, uint64_t path, unsigned int marking)
     }
     x->weight[FILL]++;
     x->weights++;
+    x->closes = draw(x, 2) ? draw(x, STEPS) : STEPS;
     x->hold = draw(x, 3) == 0;
     x->small = draw(x, 3) == 0;
     x->ecns = draw(x, 2) ? 1 : (uint8_t) (1 + draw(x, 15));
     for (i = 0; i < STEPS; i++) {
+        if (i == x->closes) {
+            peer_closes(x);
+        }
         step(x);
     }
     x->unheard = sim_counter(&x->s, 0, ACDC_C_UNHEARD);

@@ -129,27 +129,69 @@ test_ends(bool v6)
     }
 }
 
-/* A peer that has closed its half, and a FIN that it does not get. */
+/* A peer that has closed its half, and a FIN that it does not get or drops as too old.
+ * Data before, in or behind its place the peer acknowledges, then the guest sends a SYN
+ * or nothing. */
 static void
-test_half_closed(void)
+test_half_closed(bool v6)
 {
-    struct tcp_spec spec;
-    struct sim s;
+    static const struct {
+        const char *what;
+        uint32_t before, fin, data, payload;    /* Where, and how much there. */
+        bool syn;
+    } ends[] = {
+        { "a FIN that the peer did not get", 0, 0, 0, 0, false },
+        { "a byte in its place", 0, 0, 0, 1, true },
+        { "data in its place", 0, 0, 0, 3, true },
+        { "a byte behind it, and one in its place", 1, 0, 0, 1, true },
+        { "data up to a far FIN", 0, 100, 0, 101, true },
+        { "data sent before a FIN in its place", 100, 99, 0, 0, true },
+        { "silence", 0, 0, 0, 1, false },
+    };
+    unsigned int i;
 
-    begin(&s, false);
-    sim_connect(&s);
-    spec = sim_spec(&s, 1, ACDC_TCP_FIN | ACDC_TCP_ACK, 0);
-    packet_free_list(sim_send(&s, 1, &spec));
-    s.guest[1].snd_nxt++;
-    s.guest[0].rcv_nxt++;
-    spec = of_guest(&s, ACDC_TCP_FIN | ACDC_TCP_ACK, 0, 0);
-    spec.bad_csum = true;
-    hidden(&s, &spec);
-    spec = of_guest(&s, ACDC_TCP_ACK, 1, 0);
-    hidden(&s, &spec);
-    wait(&s, 20);
-    is_controlled(&s, 0, "a FIN that the peer did not get");
-    sim_done(&s);
+    for (i = 0; i < sizeof ends / sizeof *ends; i++) {
+        struct tcp_spec spec;
+        uint32_t acked;
+        struct sim s;
+
+        begin(&s, v6);
+        sim_connect(&s);
+        spec = sim_spec(&s, 1, ACDC_TCP_FIN | ACDC_TCP_ACK, 0);
+        packet_free_list(sim_send(&s, 1, &spec));
+        s.guest[1].snd_nxt++;
+        s.guest[0].rcv_nxt++;
+        spec = of_guest(&s, ACDC_TCP_FIN | ACDC_TCP_ACK, ends[i].fin, 0);
+        if (ends[i].before == 1) {
+            hidden(&s, &spec);
+            spec = of_guest(&s, ACDC_TCP_ACK, 1, 1);
+        } else if (ends[i].before) {
+            struct tcp_spec data = of_guest(&s, ACDC_TCP_ACK, 0, ends[i].before);
+
+            packet_free_list(sim_send(&s, 0, &data));
+        }
+        hidden(&s, &spec);
+        if (ends[i].payload) {
+            spec = of_guest(&s, ACDC_TCP_ACK, ends[i].data, ends[i].payload);
+            packet_free_list(sim_send(&s, 0, &spec));
+        } else {
+            spec = of_guest(&s, ACDC_TCP_ACK, 1, 0);
+            hidden(&s, &spec);
+        }
+        acked = ends[i].payload + ends[i].before;
+        s.guest[0].snd_nxt += acked;
+        s.guest[1].rcv_nxt += acked;
+        packet_free_list(sim_ack(&s, 1));
+        if (ends[i].syn) {
+            spec = of_guest(&s, ACDC_TCP_SYN, 1 << 20, 0);
+            hidden(&s, &spec);
+        }
+        wait(&s, ends[i].syn ? 1 : 20);
+        packet_free_list(sim_ack(&s, 1));
+        wait(&s, ends[i].syn ? 90 : 0);
+        is_controlled(&s, 0, ends[i].what);
+        sim_done(&s);
+    }
 }
 
 /* A guest that connects, and behind the SYN that the peer gets hides one of another
@@ -461,10 +503,10 @@ test_reset_of_report(bool v6)
     }
 }
 
-/* The peer has closed its half.  A FIN that it drops is not the end at its vSwitch
- * either. */
+/* The peer has closed its half.  A FIN that it drops, as corrupt or too old (PAWS, RFC
+ * 7323 section 5), is not the end at its vSwitch either. */
 static void
-test_fin_of_report(bool v6)
+test_fin_of_report(bool v6, bool corrupt)
 {
     struct acdc_flow_info fi;
     struct tcp_spec spec;
@@ -480,8 +522,14 @@ test_fin_of_report(bool v6)
     s.guest[0].rcv_nxt++;
     packet_free_list(sim_ack(&s, 0));
     spec = of_guest(&s, ACDC_TCP_FIN | ACDC_TCP_ACK, 0, 0);
-    spec.bad_csum = true;
+    spec.bad_csum = corrupt;
     packet_free_list(sim_send(&s, 0, &spec));
+    if (!corrupt) {
+        packet_free_list(sim_ack(&s, 1));
+        /* As if it were acknowledged. */
+        spec = of_guest(&s, ACDC_TCP_ACK, 1, 0);
+        packet_free_list(sim_send(&s, 0, &spec));
+    }
     for (i = 0; i < 20; i++) {
         s.now += 1000 * SIM_MS;
         acdc_sweep(s.acdc[1], s.now, 1 << 20);
@@ -512,14 +560,15 @@ main(void)
         test_begins_anew(v6, false);
         test_begins_anew(v6, true);
         test_reset_of_report(v6);
-        test_fin_of_report(v6);
+        test_fin_of_report(v6, true);
+        test_fin_of_report(v6, false);
+        test_half_closed(v6);
     }
     for (v6 = 0; v6 < 2; v6++) {
         test_crossing_with_data(v6);
     }
     test_first_flight(2);
     test_first_flight(10);
-    test_half_closed();
     test_foreign_syns();
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
     return tap_end();
