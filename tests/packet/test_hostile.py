@@ -174,6 +174,20 @@ def test_silence_after_a_false_end(arena: Arena, ip: Encap) -> None:
         is_controlled(c)
 
 
+@pytest.mark.parametrize("size", [1, 3])
+def test_half_closed_and_a_lost_fin(arena: Arena, ip: Encap, size: int) -> None:
+    """The peer acknowledges the data in its place, and not the FIN."""
+    c = Conn(arena.red, ip).open()
+    arena.red.ingress(c.from_peer(flags=FIN | ACK))
+    c.peer_nxt += 1
+    fin = c.from_guest(flags=FIN | ACK)
+    arena.red.egress(corrupt(c, fin), bad_checksum=True)
+    c.guest_data(size)
+    c.peer_ack()
+    arena.red.egress(c.guest_syn(seq=c.guest_nxt + 1000000))
+    is_controlled(c)
+
+
 def test_syn_hidden_behind_another(arena: Arena, ip: Encap) -> None:
     """The peer answers the one that the switch thinks no more of."""
     c = Conn(arena.red, ip)
