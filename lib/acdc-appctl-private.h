@@ -20,7 +20,9 @@ struct query {
     char *tenant;               /* NULL: any. */
     char *port;                 /* NULL: any. */
     struct acdc_match match;    /* 'remote' only. */
-    long long int limit;        /* Of flows to show; 0: DUMP_MAX or error. */
+    long long int limit;        /* Of flows to show; 0: DUMP_MAX or error, of a
+                                 * page PAGE_FLOWS. */
+    char *cursor;               /* NULL: all flows are asked for, not a page. */
 };
 
 enum command { CMD_SHOW, CMD_STATS, CMD_DUMP };

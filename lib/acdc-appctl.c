@@ -31,6 +31,9 @@
  * which unixctl copies and escapes in one go: 0.1 s for this many flows. */
 #define DUMP_MAX 50000
 
+/* Flows of a page unless the user says how many: a reply of 4 ms. */
+#define PAGE_FLOWS 2000
+
 /* Bits of the arguments that a command allows, beside --json. */
 enum arg {
     ARG_NAME = 1 << 0,          /* A tenant's. */
@@ -38,9 +41,11 @@ enum arg {
     ARG_PORT = 1 << 2,
     ARG_REMOTE = 1 << 3,
     ARG_LIMIT = 1 << 4,
+    ARG_CURSOR = 1 << 5,
 };
 static const char *const arg_usage[] = {
-    "TENANT", "tenant=NAME", "port=NAME", "remote=ADDRESS[/LENGTH]", "limit=N"
+    "TENANT", "tenant=NAME", "port=NAME", "remote=ADDRESS[/LENGTH]", "limit=N",
+    "cursor=CURSOR"
 };
 
 /* A command at work: acdc/flush has none. */
@@ -65,6 +70,7 @@ query_destroy(struct query *q)
 {
     free(q->tenant);
     free(q->port);
+    free(q->cursor);
 }
 
 static void
@@ -95,6 +101,8 @@ parse_arg(const char *arg, int allowed, struct query *q, struct ds *error)
         } else if (!acdc_match_parse(arg, &q->match, msg, sizeof msg)) {
             ds_put_cstr(error, msg);
         }
+    } else if (allowed & ARG_CURSOR && !strncmp(arg, "cursor=", 7)) {
+        put_once(&q->cursor, "cursor", arg + 7, error);
     } else if (allowed & ARG_LIMIT && !strncmp(arg, "limit=", 6)) {
         if (q->limit) {
             ds_put_cstr(error, "limit given twice");
@@ -206,6 +214,34 @@ parse_args(struct unixctl_conn *conn, int argc, const char *argv[],
 
 /* Jobs. ------------------------------------------------------------------- */
 
+/* Has 'job' begin where 'query.cursor', DATAPATH:NUMBER or 0, says.  Returns
+ * false if it says nothing. */
+static bool
+job_seek(struct job *job)
+{
+    const char *word = job->report.query.cursor;
+    size_t len = word ? strcspn(word, ":") : 0;
+    const char *type;
+    size_t i;
+
+    if (!word || !strcmp(word, "0")) {
+        return true;
+    }
+    SVEC_FOR_EACH (i, type, &job->types) {
+        if (word[len] && strlen(type) == len && !memcmp(type, word, len)) {
+            unsigned long long int number;
+
+            job->dp_idx = i;
+            if (!str_to_ullong(word + len + 1, 10, &number)) {
+                return false;
+            }
+            job->cursor = number;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Parses the arguments and starts a job, which will reply. */
 static void
 job_start(struct unixctl_conn *conn, int argc, const char *argv[],
@@ -220,16 +256,44 @@ job_start(struct unixctl_conn *conn, int argc, const char *argv[],
     }
     job->conn = conn;
     r->cmd = cmd;
+    acdc_ovsdb_get_datapaths(&job->types);
+    if (!job_seek(job)) {
+        unixctl_command_reply_error(conn, "cursor: 0, or what the last page "
+                                    "said; its datapath must be there");
+        svec_destroy(&job->types);
+        query_destroy(&r->query);
+        free(job);
+        return;
+    }
     ds_init(&r->text);
-    if (r->query.json && cmd == CMD_DUMP) {
-        ds_put_char(&r->text, '[');
+    if (cmd == CMD_DUMP) {
+        if (r->query.cursor && !r->query.limit) {
+            r->query.limit = PAGE_FLOWS;
+        }
+        ds_put_cstr(&r->text, !r->query.json ? ""
+                              : r->query.cursor ? "{\"flows\":[" : "[");
     } else if (r->query.json) {
         r->datapaths = json_array_create_empty();
         r->tenants = json_array_create_empty();
     }
     shash_init(&r->means);
-    acdc_ovsdb_get_datapaths(&job->types);
     ovs_list_push_back(&jobs, &job->node);
+}
+
+/* Appends where the next page begins, if flows may be left. */
+static void
+put_next(const struct job *job, struct ds *ds)
+{
+    const struct query *q = &job->report.query;
+
+    if (q->cursor && job->dp_idx < job->types.n) {
+        ds_put_format(ds, q->json ? ",\"next\":\"%s:%"PRIu64"\""
+                                  : "next=%s:%"PRIu64"\n",
+                      job->types.names[job->dp_idx], job->cursor);
+    }
+    if (q->cursor && q->json) {
+        ds_put_char(ds, '}');
+    }
 }
 
 static void
@@ -246,6 +310,7 @@ reply_dump(struct job *job)
         unixctl_command_reply_error(job->conn, ds_cstr(ds));
     } else {
         ds_put_cstr(ds, job->report.query.json ? "]" : "");
+        put_next(job, ds);
         unixctl_command_reply(job->conn, ds_cstr(ds));
     }
 }
@@ -275,45 +340,51 @@ job_finish(struct job *job)
     free(job);
 }
 
-/* Returns false if no more flows are wanted. */
-static bool
+/* How many flows to fetch: no more than the reply has room for. */
+static unsigned int
+job_room(const struct job *job)
+{
+    const struct query *q = &job->report.query;
+    long long int max = q->limit ? q->limit : DUMP_MAX + 1;
+
+    return job->report.cmd == CMD_DUMP ? MIN(max - job->n_shown, JOB_FLOWS)
+                                       : JOB_FLOWS;
+}
+
+static void
 job_add_flow(struct job *job, const char *type, const struct acdc_flow_info *f)
 {
     struct report *r = &job->report;
     const struct query *q = &r->query;
 
     if (!acdc_appctl_flow_matches(f, q)) {
-        return true;
+        return;
     }
     if (r->cmd == CMD_SHOW) {
         acdc_appctl_add_means(r, f);
-        return true;
+        return;
     }
-    if (q->json && job->n_shown) {
+    if (job->n_shown++ && q->json) {
         ds_put_cstr(&r->text, ",\n");
     }
     acdc_appctl_put_flow(&r->text, q->json,
                          q->json || job->types.n > 1 ? type : NULL, f);
-    return ++job->n_shown < (q->limit ? q->limit : DUMP_MAX + 1);
 }
 
-/* Fetches some flows of 'type'.  Returns false when there are no more, or
- * none are wanted. */
+/* Fetches some flows of 'type'.  Returns false when there are no more, or no
+ * more are wanted. */
 static bool
 job_step(struct job *job, const char *type, struct dpif *dpif)
 {
+    unsigned int room = job_room(job);
     unsigned int n = 0;
 
-    if (job->report.cmd == CMD_STATS
-        || acdc_dpif_dump(dpif, &job->cursor, job->flows, JOB_FLOWS, &n)
-        || !n) {
+    if (job->report.cmd == CMD_STATS || !room
+        || acdc_dpif_dump(dpif, &job->cursor, job->flows, room, &n) || !n) {
         return false;
     }
     for (size_t i = 0; i < n; i++) {
-        if (!job_add_flow(job, type, &job->flows[i])) {
-            job->dp_idx = job->types.n;
-            return false;
-        }
+        job_add_flow(job, type, &job->flows[i]);
     }
     return true;
 }
@@ -322,7 +393,7 @@ job_step(struct job *job, const char *type, struct dpif *dpif)
 static void
 job_run(struct job *job, long long int deadline)
 {
-    while (job->dp_idx < job->types.n) {
+    while (job->dp_idx < job->types.n && job_room(job)) {
         const char *type = job->types.names[job->dp_idx];
         struct dpif *dpif;
         bool more = false;
@@ -340,8 +411,10 @@ job_run(struct job *job, long long int deadline)
             return;
         }
         shash_clear_free_data(&job->report.means);
-        job->cursor = 0;
-        job->dp_idx++;
+        if (job_room(job)) {
+            job->cursor = 0;
+            job->dp_idx++;
+        }
     }
     job_finish(job);
 }
@@ -367,7 +440,8 @@ acdc_dump_flows(struct unixctl_conn *conn, int argc, const char *argv[],
                 void *aux OVS_UNUSED)
 {
     job_start(conn, argc, argv,
-              ARG_TENANT | ARG_PORT | ARG_REMOTE | ARG_LIMIT, CMD_DUMP);
+              ARG_TENANT | ARG_PORT | ARG_REMOTE | ARG_LIMIT | ARG_CURSOR,
+              CMD_DUMP);
 }
 
 /* The number of guest port 'name' of 'dpif', or ODPP_NONE. */
@@ -445,8 +519,9 @@ acdc_appctl_init(void)
                              acdc_show, NULL);
     unixctl_command_register("acdc/dump-flows",
                              "[tenant=NAME] [port=NAME] "
-                             "[remote=ADDRESS[/LENGTH]] [limit=N] [--json]",
-                             0, 5,
+                             "[remote=ADDRESS[/LENGTH]] [limit=N] "
+                             "[cursor=CURSOR] [--json]",
+                             0, 6,
                              acdc_dump_flows, NULL);
     unixctl_command_register("acdc/stats", "[TENANT] [--json]", 0, 2,
                              acdc_stats, NULL);

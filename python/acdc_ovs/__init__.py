@@ -6,6 +6,7 @@ acdc_mininet and the tests build on it.  It needs python3-openvswitch."""
 
 from .daemon import control_socket, running_in
 from .database import Change, Database, OvsError, call, unixctl
+from .flows import flow_pages, flows
 from .programs import Programs
 from .switch import Ovs, Port
 
@@ -18,6 +19,8 @@ __all__ = [
     "Programs",
     "call",
     "control_socket",
+    "flow_pages",
+    "flows",
     "running_in",
     "unixctl",
 ]
