@@ -4,7 +4,8 @@
 
 sbin_SCRIPTS = \
 	utilities/acdc-check \
-	utilities/acdc-exporter
+	utilities/acdc-exporter \
+	utilities/acdc-top
 
 # Their packages are in tool_packages.  What counters count is in the engine's list.
 nobase_pkgdata_DATA = datapath/acdc-counters.h

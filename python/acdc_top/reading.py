@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the daemon says now, and how it differs from the time before.
+
+Connections come in pages, and only those to be shown are kept.  Of the others that are active
+there are four numbers until the next reading, of at most TRACKED: what is idle has no rate."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from acdc_ovs import control_socket, flows, unixctl
+
+TRACKED = 200_000
+ACTIVE_MS = 10_000
+MOD = 1 << 32
+
+Flow = dict[str, Any]
+Counts = tuple[int, int, int, int]
+
+# Name of the order, what is first, in words, and how it is found.
+ORDERS: dict[str, tuple[str, Callable[[Flow], float]]] = {
+    "rate": ("the fastest, both directions", lambda f: f["tx_rate"] + f["rx_rate"]),
+    "window": ("the largest window", lambda f: f["wnd"]),
+    "rtt": ("the longest round-trip time", lambda f: f["srtt_us"]),
+    "marks": ("the largest marked fraction", lambda f: f["marked"] or 0),
+    "flight": ("the most bytes in flight", lambda f: f["in_flight"]),
+    "idle": ("the shortest time idle", lambda f: -f["idle_ms"]),
+}
+
+
+def limited_by(flow: Flow) -> str:
+    """What holds the guest's data back at the moment.
+
+    What is in flight fills the window, which is the switch's or the receiver's; or else the
+    guest has no more to send, or its own congestion control allows no more."""
+    if flow["state"] != "established":
+        return str(flow["state"])
+    if not flow["in_flight"] and not flow["tx_rate"]:
+        return "idle"
+    if flow["in_flight"] + flow["mss"] <= flow["offered"]:
+        return "guest"
+    governed = flow["mode"] == "enforce" and flow["wnd"] <= flow["offered"]
+    return "switch" if governed else "receiver"
+
+
+def _key(flow: Flow) -> int:
+    names = ("datapath", "port", "local", "local_port", "remote", "remote_port")
+    return hash(tuple(flow[name] for name in names))
+
+
+def _grown(now: int, before: int) -> int:
+    """By how much a count modulo 2^32 has grown; 0 for another connection's."""
+    difference = (now - before) % MOD
+    return difference if difference < MOD - (1 << 24) else 0
+
+
+@dataclass
+class Reading:
+    """One look at all."""
+
+    seconds: float
+    """Since the one before; 0: there was none."""
+    tenants: list[dict[str, Any]]
+    flows: list[Flow]
+    """The first ones in the order that was asked for."""
+    n_flows: int
+    """How many match."""
+
+
+@dataclass
+class Reader:
+    target: Path | None
+    rundir: Path | None
+    filters: list[str]
+    order: str = "rate"
+    limit: int = 40
+    timeout: float = 20.0
+    _counters: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
+    _before: dict[int, Counts] = field(default_factory=dict)
+    _at: float = 0.0
+
+    def read(self) -> Reading:
+        """Raises OSError, OvsError or ValueError."""
+        target = self.target or control_socket(self.rundir)
+        now = time.monotonic()
+        seconds = now - self._at if self._at else 0.0
+        tenants = list(self._tenants(target, seconds))
+        following: dict[int, Counts] = {}
+        count = 0
+
+        def rated() -> Iterator[tuple[float, int, Flow]]:
+            nonlocal count
+            for flow in flows(target, *self.filters, timeout=self.timeout):
+                count += 1
+                self._rate(flow, seconds, following)
+                yield ORDERS[self.order][1](flow), -count, flow
+
+        first = heapq.nlargest(self.limit, rated())
+        self._before, self._at = following, now
+        return Reading(seconds, tenants, [flow for _, _, flow in first], count)
+
+    def _rate(self, flow: Flow, seconds: float, following: dict[int, Counts]) -> None:
+        """Adds tx_rate and rx_rate, bytes a second, the fraction 'marked' of what was sent,
+        and limited_by."""
+        key = _key(flow)
+        counts = (flow["snd_una"], flow["rx_total"], flow["fb_total"], flow["fb_ce"])
+        before = self._before.get(key)
+        grown = [0, 0, 0, 0]
+        if before and seconds:
+            grown = [_grown(a, b) for a, b in zip(counts, before, strict=True)]
+        flow["tx_rate"], flow["rx_rate"] = (n / seconds if n else 0.0 for n in grown[:2])
+        flow["marked"] = min(1.0, grown[3] / grown[2]) if grown[2] else None
+        flow["limited_by"] = limited_by(flow)
+        if len(following) < TRACKED and flow["idle_ms"] < ACTIVE_MS:
+            following[key] = counts
+
+    def _tenants(self, target: Path, seconds: float) -> Iterator[dict[str, Any]]:
+        reply = json.loads(unixctl(target, "acdc/show", "--json", timeout=self.timeout))
+        wanted = [word[len("tenant=") :] for word in self.filters if word.startswith("tenant=")]
+        counters: dict[tuple[str, str], dict[str, int]] = {}
+        for row in reply["tenants"]:
+            if wanted and row["name"] not in wanted:
+                continue
+            key = (row["datapath"], row["name"])
+            now, before = row["counters"], self._counters.get(key, {})
+            counters[key] = now
+
+            def per_second(
+                name: str, now: dict[str, int] = now, before: dict[str, int] = before
+            ) -> float:
+                return (now[name] - before.get(name, now[name])) / seconds if seconds else 0.0
+
+            received, marked = per_second("ingress_bytes"), per_second("ce_bytes")
+            yield {
+                **{name: row[name] for name in ("datapath", "name", "n_flows", "n_half_open")},
+                **{name: row[name] for name in ("n_capable", "n_fallback")},
+                **{name: row[name] for name in ("rtt_p50_us", "rtt_p99_us")},
+                "mode": row["params"]["mode"],
+                "window_mean": row.get("window_mean"),
+                "alpha_mean": row.get("alpha_mean"),
+                "tx_rate": per_second("egress_bytes"),
+                "rx_rate": received,
+                "marked": marked / received if received else None,
+                "cuts_per_second": per_second("cuts_ecn") + per_second("cuts_loss"),
+                "timeouts_per_second": per_second("timeouts"),
+            }
+        self._counters = counters

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""acdc-top on real switches."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path as File
+from typing import Any
+
+import pytest
+
+from acdc_testlib.ovs import Ovs
+from acdc_testlib.traffic import Transfer
+from acdc_top.reading import limited_by
+from observe.conftest import MARKED_PORT, PORT, A, B, Path
+
+TOP = File(__file__).resolve().parents[2] / "utilities/acdc-top"
+
+
+def run(ovs: Ovs, *arguments: str) -> subprocess.CompletedProcess[str]:
+    words = [str(TOP), "--rundir", str(ovs.rundir), "--interval", "0.5", *arguments]
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+
+
+def once(ovs: Ovs, *arguments: str) -> dict[str, Any]:
+    done = run(ovs, "--once", "--json", *arguments)
+    assert done.returncode == 0, done.stderr
+    reading = json.loads(done.stdout)
+    assert isinstance(reading, dict)
+    return reading
+
+
+@pytest.fixture(scope="module")
+def busy(path: Path) -> Iterator[Path]:
+    """One connection that is marked, one that is not, one that rests."""
+    path.ovs.appctl("acdc/flush")
+    streams = [Transfer(path.a, path.b, B, port=port) for port in (MARKED_PORT, PORT + 20)]
+    Transfer(path.a, path.b, B, port=PORT + 21, size=1000).finish()
+    try:
+        time.sleep(1)
+        yield path
+    finally:
+        for stream in streams:
+            stream.stop()
+        for stream in streams:
+            stream.finish()
+
+
+def test_rates(busy: Path) -> None:
+    reading = once(busy.ovs, "--port", "vnet0")
+    first, second = reading["flows"][:2]
+    assert {first["remote_port"], second["remote_port"]} == {MARKED_PORT, PORT + 20}
+    assert first["tx_rate"] >= second["tx_rate"] > 1e4
+    (tenant,) = reading["tenants"]
+    # Between both guests everything goes out once and comes in once.
+    total = first["tx_rate"] + second["tx_rate"]
+    assert tenant["tx_rate"] == pytest.approx(total, rel=0.5)
+    assert tenant["rx_rate"] == pytest.approx(tenant["tx_rate"], rel=0.5)
+    marks = {flow["remote_port"]: flow["marked"] for flow in (first, second)}
+    assert marks[MARKED_PORT] > 0.9 and not marks[PORT + 20]
+    assert tenant["n_capable"] >= 4 and tenant["cuts_per_second"] > 0
+    assert 0.4 < reading["seconds"] < 10
+
+
+def test_the_window_of_the_switch_limits_what_is_marked(busy: Path) -> None:
+    """All that is marked: the window is the least, and full."""
+    found = []
+    for _ in range(20):
+        flows = once(busy.ovs, "--port", "vnet0")["flows"]
+        found += [f["limited_by"] for f in flows if f["remote_port"] == MARKED_PORT]
+        if "switch" in found:
+            return
+    raise AssertionError(found)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, "switch"),
+        ({"wnd": 90_000, "offered": 60_000, "in_flight": 59_000}, "receiver"),
+        ({"mode": "observe"}, "receiver"),
+        ({"in_flight": 10_000}, "guest"),
+        ({"in_flight": 0, "tx_rate": 0.0}, "idle"),
+        ({"state": "syn_sent"}, "syn_sent"),
+    ],
+)
+def test_what_limits(fields: dict[str, Any], expected: str) -> None:
+    flow = {
+        **{"state": "established", "mode": "enforce", "mss": 1448, "tx_rate": 1e6},
+        **{"wnd": 30_000, "offered": 30_080, "in_flight": 29_000},
+    }
+    assert limited_by({**flow, **fields}) == expected
+
+
+def test_sorted_and_filtered(busy: Path) -> None:
+    flows = once(busy.ovs, "--sort", "marks")["flows"]
+    assert flows[0]["remote_port"] == MARKED_PORT
+    windows = [flow["wnd"] for flow in once(busy.ovs, "--sort", "window")["flows"]]
+    assert windows == sorted(windows, reverse=True) and len(windows) > 3
+    times = [flow["srtt_us"] for flow in once(busy.ovs, "--sort", "rtt")["flows"]]
+    assert times == sorted(times, reverse=True)
+    assert {flow["port"] for flow in once(busy.ovs, "--port", "vnet1")["flows"]} == {"vnet1"}
+    assert {flow["remote"] for flow in once(busy.ovs, "--remote", f"{A}/32")["flows"]} == {A}
+    reading = once(busy.ovs, "--limit", "1")
+    assert len(reading["flows"]) == 1 and reading["n_flows"] >= 4
+    assert once(busy.ovs, "--tenant", "blue")["tenants"][0]["name"] == "blue"
+
+
+def test_text(busy: Path) -> None:
+    done = run(busy.ovs, "--once", "--tenant", "blue")
+    assert done.returncode == 0, done.stderr
+    about, header, tenant, _, columns, *lines = done.stdout.splitlines()
+    assert "connections, the fastest, both directions first" in about
+    assert header.split()[:4] == ["tenant", "mode", "flows", "AC/DC"]
+    assert tenant.split()[:2] == ["blue", "enforce"]
+    assert columns.endswith("limited by") or "limited by" in columns
+    assert any(f">{B}:{MARKED_PORT} " in line and "dctcp" in line for line in lines)
+
+
+def test_json_goes_on(busy: Path) -> None:
+    """A line for each interval; who has read enough ends it."""
+    words = [str(TOP), "--rundir", str(busy.ovs.rundir), "--interval", "0.2", "--json"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout and process.stderr
+        readings = [json.loads(process.stdout.readline()) for _ in range(3)]
+        process.stdout.close()
+        assert process.wait(10) == 0
+        assert process.stderr.read() == b""
+    assert all(reading["seconds"] >= 0.2 for reading in readings)
+
+
+class Terminal:
+    """acdc-top in one of its own."""
+
+    def __init__(self, ovs: Ovs) -> None:
+        self.pid, self.fd = pty.fork()
+        if not self.pid:
+            environ = os.environ | {"TERM": "xterm", "COLUMNS": "160", "LINES": "24"}
+            words = [str(TOP), "--rundir", str(ovs.rundir), "--interval", "0.3"]
+            os.execve(TOP, words, environ)
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 160, 0, 0))
+        self.text = b""
+
+    def until(self, wanted: bytes) -> None:
+        deadline = time.monotonic() + 20
+        while wanted not in self.text:
+            assert time.monotonic() < deadline, self.text[-4000:]
+            if select.select([self.fd], [], [], 0.2)[0]:
+                self.text += os.read(self.fd, 65536)
+
+    def end(self) -> int:
+        with contextlib.suppress(OSError):
+            while select.select([self.fd], [], [], 10)[0] and (part := os.read(self.fd, 65536)):
+                self.text += part
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(status)
+
+
+def test_live(busy: Path) -> None:
+    terminal = Terminal(busy.ovs)
+    terminal.until(b"the fastest")
+    terminal.until(b"limited by")
+    os.write(terminal.fd, b"s")
+    terminal.until(b"the largest window")
+    os.write(terminal.fd, b"q")
+    assert terminal.end() == 0
+    # The cursor is back, and so is the other screen.
+    assert b"\x1b[?25h" in terminal.text and b"\x1b[?1049l" in terminal.text
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c(busy: Path, number: signal.Signals) -> None:
+    terminal = Terminal(busy.ovs)
+    terminal.until(b"limited by")
+    if number == signal.SIGINT:
+        os.write(terminal.fd, b"\x03")
+    else:
+        os.kill(terminal.pid, number)
+    assert terminal.end() == 0
+    assert b"\x1b[?1049l" in terminal.text and b"Traceback" not in terminal.text
+
+
+def test_a_daemon_that_ends(ovs: Ovs) -> None:
+    """The view says so, and goes on with the next daemon."""
+    ovs.add_bridge("br0")
+    ovs.set_tenant("blue")
+    terminal = Terminal(ovs)
+    terminal.until(b"0 connections")
+    ovs.stop_vswitchd()
+    terminal.until(b"no answer")
+    terminal.text = b""
+    ovs.start_vswitchd()
+    terminal.until(b"0 connections")
+    os.write(terminal.fd, b"q")
+    assert terminal.end() == 0
+
+
+def test_no_daemon(tmp_path: File) -> None:
+    words = [str(TOP), "--once", "--rundir", str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 1
+    assert "does ovs-vswitchd run?" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["--sort", "x"], 2),
+        (["--limit", "0"], 2),
+        (["--interval", "0"], 2),
+        (["--what"], 2),
+        (["--once", "--tenant", "green"], 1),
+        (["--help"], 0),
+    ],
+)
+def test_arguments(busy: Path, arguments: list[str], status: int) -> None:
+    done = run(busy.ovs, *arguments)
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr
