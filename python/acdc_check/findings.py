@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The states of a Nagios plugin."""
+
+OK, WARNING, CRITICAL, UNKNOWN = range(4)
+
+Finding = tuple[int, str]
