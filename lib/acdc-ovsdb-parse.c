@@ -179,6 +179,22 @@ steal_list(struct ds *ds)
     return ds_steal_cstr(ds);
 }
 
+static void
+parse_binds(const struct ovsrec_acdc *row, struct acdc_ovsdb_tenant *t,
+            struct ds *errors)
+{
+    for (size_t i = 0; i < row->n_bind; i++) {
+        if (acdc_bind_is_valid(row->bind[i])) {
+            svec_add(&t->binds, row->bind[i]);
+        } else {
+            ds_put_format(errors, "bind \"%s\": not KEY=VALUE of an "
+                          "interface's external_ids, as in "
+                          "\"port-profile=blue\"; ", row->bind[i]);
+        }
+    }
+    svec_sort(&t->binds);
+}
+
 void
 acdc_ovsdb_parse_tenant(const struct ovsrec_acdc *row,
                         struct acdc_ovsdb_tenant *t)
@@ -194,6 +210,7 @@ acdc_ovsdb_parse_tenant(const struct ovsrec_acdc *row,
                                           ACDC_HALF_OPEN_DEFAULT, &errors);
     acdc_params_check_keys(&row->other_config, "max-half-open", &warns);
     parse_rules(row, t, &errors, &warns);
+    parse_binds(row, t, &errors);
 
     /* The schema limits characters, which may have several bytes. */
     if (strlen(row->name) >= sizeof t->config.name) {
@@ -214,6 +231,7 @@ acdc_ovsdb_tenant_uninit(struct acdc_ovsdb_tenant *t)
         free(t->matches[i]);
     }
     free(t->matches);
+    svec_destroy(&t->binds);
     free(CONST_CAST(struct acdc_rule *, t->config.rules));
     free(t->error);
     free(t->warning);
@@ -225,7 +243,8 @@ acdc_ovsdb_tenant_equal(const struct acdc_ovsdb_tenant *a,
 {
     if (!acdc_params_equal(&a->config.params, &b->config.params)
         || a->config.max_half_open != b->config.max_half_open
-        || a->config.n_rules != b->config.n_rules) {
+        || a->config.n_rules != b->config.n_rules
+        || !svec_equal(&a->binds, &b->binds)) {
         return false;
     }
     for (size_t i = 0; i < a->config.n_rules; i++) {

@@ -11,7 +11,9 @@
 #include "openvswitch/shash.h"
 
 struct ovsrec_acdc;
+struct ovsrec_interface;
 struct ovsrec_open_vswitch;
+struct ovsrec_port;
 struct sset;
 
 /* Counters whose moves are logged, see acdc-ovsdb-status.c. */
@@ -30,11 +32,17 @@ struct tenant {
     uint64_t seen[ACDC_OVSDB_N_EVENTS]; /* Of 'stats', last looked at. */
 };
 
-/* An interface with other_config:acdc-tenant. */
+/* An interface that other_config:acdc-tenant or a selector gives a tenant. */
 struct guest {
     char *tenant;
+    struct svec claims;         /* The tenants that select it, sorted; none if
+                                 * other_config names one. */
     char *error;                /* Why it is not bound, or NULL. */
 };
+struct guest *acdc_guest_clone(const struct guest *);
+void acdc_guest_destroy(struct guest *);
+/* Whether 'tenant' is one of those that 'g' is or could be bound to. */
+bool acdc_guest_concerns(const struct guest *g, const char *tenant);
 
 /* By name. */
 extern struct shash acdc_tenants; /* Of struct tenant. */
@@ -56,6 +64,20 @@ void acdc_ovsdb_parse_tenant(const struct ovsrec_acdc *,
 void acdc_ovsdb_tenant_uninit(struct acdc_ovsdb_tenant *);
 bool acdc_ovsdb_tenant_equal(const struct acdc_ovsdb_tenant *,
                              const struct acdc_ovsdb_tenant *);
+
+/* Selectors: column bind.  Whether one is "KEY=VALUE". */
+bool acdc_bind_is_valid(const char *selector);
+void acdc_binds_init(struct ovsdb_idl *);
+/* Reads them from 'acdc_tenants'. */
+void acdc_binds_read(void);
+/* What is wanted for 'iface' of 'port': a guest that has an error if it must not
+ * be bound, or NULL. */
+struct guest *acdc_bind_wanted(const struct ovsrec_port *port,
+                               const struct ovsrec_interface *iface);
+/* If nothing but external_ids of interfaces changed since '*seqno' (which
+ * ovsdb_idl_get_seqno() returned), brings that up to date, and returns whether
+ * that changes who is bound to which tenant. */
+bool acdc_binds_changed(const struct ovsdb_idl *, unsigned int *seqno);
 
 /* Status.  Something of it changed: has it written soon. */
 void acdc_ovsdb_status_changed(void);

@@ -224,7 +224,7 @@ write_status(const struct ovsrec_acdc *row, const struct tenant *t)
     for (size_t i = 0; i < shash_count(&acdc_guests); i++) {
         const struct guest *g = nodes[i]->data;
 
-        if (strcmp(g->tenant, row->name)) {
+        if (!acdc_guest_concerns(g, row->name)) {
             continue;
         }
         if (!g->error) {

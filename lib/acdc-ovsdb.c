@@ -37,7 +37,7 @@ static struct vlog_rate_limit rl = VLOG_RATE_LIMIT_INIT(60, 500);
 /* A datapath type in use. */
 struct datapath {
     struct simap sent;          /* Tenant name -> 'generation' last sent. */
-    struct shash ports;         /* Wanted: interface name -> tenant name. */
+    struct shash ports;         /* Wanted: interface name -> struct guest. */
     bool in_use;                /* By a bridge. */
 };
 
@@ -50,6 +50,7 @@ static struct shash datapaths = SHASH_INITIALIZER(&datapaths);
 static struct sset warnings = SSET_INITIALIZER(&warnings);
 
 static uint64_t connectivity_seqno;
+static bool binds_changed;
 static unsigned int last_generation;
 
 static void
@@ -127,6 +128,17 @@ read_tenants(const struct ovsdb_idl *idl)
     }
 }
 
+static void
+clear_guests(struct shash *guests)
+{
+    struct shash_node *node;
+
+    SHASH_FOR_EACH (node, guests) {
+        acdc_guest_destroy(node->data);
+    }
+    shash_clear(guests);
+}
+
 /* Brings 'datapaths' and their wanted ports up to date with the database. */
 static void
 read_datapaths(const struct ovsrec_open_vswitch *cfg,
@@ -138,7 +150,7 @@ read_datapaths(const struct ovsrec_open_vswitch *cfg,
         struct datapath *dp = node->data;
 
         dp->in_use = false;
-        shash_clear_free_data(&dp->ports);
+        clear_guests(&dp->ports);
     }
     for (size_t i = 0; i < cfg->n_bridges; i++) {
         const struct ovsrec_bridge *br = cfg->bridges[i];
@@ -162,13 +174,12 @@ read_datapaths(const struct ovsrec_open_vswitch *cfg,
                                   new_warnings);
             for (size_t k = 0; k < port->n_interfaces; k++) {
                 const struct ovsrec_interface *iface = port->interfaces[k];
-                const char *tenant = smap_get(&iface->other_config,
-                                              "acdc-tenant");
+                struct guest *g = acdc_bind_wanted(port, iface);
 
                 acdc_ovsdb_check_keys("Interface", iface->name,
                                       &iface->other_config, new_warnings);
-                if (tenant) {
-                    shash_add_once(&dp->ports, iface->name, xstrdup(tenant));
+                if (g && !shash_add_once(&dp->ports, iface->name, g)) {
+                    acdc_guest_destroy(g);
                 }
             }
         }
@@ -180,7 +191,8 @@ read_datapaths(const struct ovsrec_open_vswitch *cfg,
         if (!dp->in_use) {
             shash_delete(&datapaths, node);
             simap_destroy(&dp->sent);
-            shash_destroy_free_data(&dp->ports);
+            clear_guests(&dp->ports);
+            shash_destroy(&dp->ports);
             free(dp);
         }
     }
@@ -316,13 +328,14 @@ apply_ports(const char *type, struct datapath *dp, struct dpif *dpif,
 
     SHASH_FOR_EACH (node, &dp->ports) {
         struct simap_node *n = simap_find(&numbers, node->name);
-        struct guest *g = xzalloc(sizeof *g);
+        struct guest *g = acdc_guest_clone(node->data);
         struct tenant *t;
 
-        g->tenant = xstrdup(node->data);
         shash_add(new_guests, node->name, g);
         t = shash_find_data(&acdc_tenants, g->tenant);
-        if (!t) {
+        if (g->error) {
+            continue;
+        } else if (!t) {
             g->error = xasprintf("tenant \"%s\" does not exist, "
                                  "packets pass untouched", g->tenant);
         } else if (!t->usable) {
@@ -370,9 +383,9 @@ apply_datapath(const char *type, struct datapath *dp,
 
         simap_clear(&dp->sent);
         SHASH_FOR_EACH (node, &dp->ports) {
-            struct guest *g = xzalloc(sizeof *g);
+            struct guest *g = acdc_guest_clone(node->data);
 
-            g->tenant = xstrdup(node->data);
+            free(g->error);
             g->error = (error == EOPNOTSUPP
                         ? xasprintf("datapath %s does not support AC/DC, "
                                     "packets pass untouched", type)
@@ -409,7 +422,7 @@ swap_guests(struct shash *new)
         acdc_ovsdb_iface_changed(node->name);
     }
     SHASH_FOR_EACH (node, &acdc_guests) {
-        struct guest *g = node->data;
+        const struct guest *g = node->data;
 
         if (!shash_find(new, node->name)) {
             VLOG_INFO_RL(&rl, "port %s: no longer of tenant %s",
@@ -417,10 +430,8 @@ swap_guests(struct shash *new)
             acdc_ovsdb_status_changed();
             acdc_ovsdb_iface_changed(node->name);
         }
-        free(g->tenant);
-        free(g->error);
     }
-    shash_clear_free_data(&acdc_guests);
+    clear_guests(&acdc_guests);
     shash_swap(&acdc_guests, new);
 }
 
@@ -448,11 +459,13 @@ reconcile(const struct ovsdb_idl *idl, const struct ovsrec_open_vswitch *cfg)
     struct shash_node *node;
 
     COVERAGE_INC(acdc_reconcile);
+    binds_changed = false;
 
     acdc_ovsdb_parse_config(cfg, &config, &new_warnings);
     acdc_ovsdb_check_keys("Open_vSwitch", "", &cfg->other_config,
                           &new_warnings);
     read_tenants(idl);
+    acdc_binds_read();
     read_datapaths(cfg, &new_warnings);
     swap_warnings(&new_warnings);
     sset_destroy(&new_warnings);
@@ -487,10 +500,18 @@ any_error(void)
 void
 acdc_ovsdb_init(struct ovsdb_idl *idl)
 {
+    acdc_binds_init(idl);
     ovsdb_idl_omit_alert(idl, &ovsrec_acdc_col_statistics);
     ovsdb_idl_omit_alert(idl, &ovsrec_acdc_col_status);
     ovsdb_idl_omit(idl, &ovsrec_acdc_col_external_ids);
     ovsdb_idl_omit(idl, &ovsrec_acdc_rule_col_external_ids);
+}
+
+bool
+acdc_ovsdb_must_reconfigure(const struct ovsdb_idl *idl, unsigned int *seqno)
+{
+    binds_changed = acdc_binds_changed(idl, seqno) || binds_changed;
+    return ovsdb_idl_get_seqno(idl) != *seqno;
 }
 
 void
@@ -510,13 +531,14 @@ acdc_ovsdb_run(struct ovsdb_idl *idl)
     uint64_t seqno = seq_read(connectivity_seq_get());
     bool stats_due;
 
+    ovsdb_idl_track_clear(idl);
     if (!cfg) {
         return;
     }
     stats_due = acdc_ovsdb_status_due(idl, cfg);
     /* Connectivity changes, too, when a port comes or goes. */
     if ((seqno != connectivity_seqno && !shash_is_empty(&acdc_guests))
-        || (stats_due && any_error())) {
+        || (stats_due && any_error()) || binds_changed) {
         reconcile(idl, cfg);
     }
     acdc_ovsdb_status_run(idl);
@@ -561,10 +583,10 @@ acdc_ovsdb_get_problems(const char *tenant, struct svec *problems)
     SHASH_FOR_EACH (node, &acdc_guests) {
         const struct guest *g = node->data;
 
-        if (g->error && (!tenant || !strcmp(tenant, g->tenant))) {
-            svec_add_nocopy(problems, xasprintf("port %s, tenant %s: %s",
-                                                node->name, g->tenant,
-                                                g->error));
+        if (g->error && (!tenant || acdc_guest_concerns(g, tenant))) {
+            svec_add_nocopy(problems, xasprintf(
+                "port %s, tenant %s: %s", node->name,
+                tenant ? tenant : g->tenant, g->error));
         }
     }
     if (!tenant) {

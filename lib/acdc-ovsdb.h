@@ -16,14 +16,20 @@
 #define ACDC_OVSDB_H 1
 
 #include "acdc.h"
+#include "svec.h"
 
 struct dpif;
 struct ovsdb_idl;
 struct smap;
-struct svec;
 
-/* Once, before the first acdc_ovsdb_run(). */
+/* Once, before anything of 'idl' is omitted or it runs. */
 void acdc_ovsdb_init(struct ovsdb_idl *);
+
+/* Whether 'idl' has changed since '*seqno', so that bridges and ports must be
+ * reconfigured.  For external_ids of interfaces they need not be: '*seqno' is
+ * brought up to date then. */
+bool acdc_ovsdb_must_reconfigure(const struct ovsdb_idl *idl,
+                                 unsigned int *seqno);
 
 /* Whenever bridges and ports have been reconfigured from 'idl'.  The caller
  * reports the configuration as done afterwards, so that ovs-vsctl returns when
@@ -43,6 +49,7 @@ void acdc_ovsdb_iface_status(const char *name, struct smap *status);
 struct acdc_ovsdb_tenant {
     struct acdc_tenant_config config;
     char **matches;             /* Of each rule, as the database has it. */
+    struct svec binds;          /* Selectors, sorted. */
     char *error;                /* Why the latest configuration is not (fully)
                                  * in force, or NULL. */
     char *warning;              /* What of it is not understood and has no

@@ -48,6 +48,7 @@ vswitchd_ovs_vswitchd_SOURCES += \
 	lib/acdc-appctl.h \
 	lib/acdc-ovs-params.c \
 	lib/acdc-ovs-params.h \
+	lib/acdc-ovsdb-bind.c \
 	lib/acdc-ovsdb-parse.c \
 	lib/acdc-ovsdb-private.h \
 	lib/acdc-ovsdb-status.c \

@@ -63,7 +63,7 @@ def test_schema_has_the_list() -> None:
     columns = normal(generator(ROOT).columns(ROOT))
     tables = json.loads(Programs.patched().schema.read_text())["tables"]
     for table, others in {
-        "ACDC": {"name", "rules", "statistics", "status", "other_config", "external_ids"},
+        "ACDC": {"name", "bind", "rules", "statistics", "status", "other_config", "external_ids"},
         "ACDC_Rule": {"priority", "match", "other_config", "external_ids"},
     }.items():
         has = {k: v for k, v in tables[table]["columns"].items() if k not in others}
