@@ -47,25 +47,39 @@ def fields(capture: File, *names: str, where: str = "acdc") -> list[tuple[str, .
 # Captures of the switch.
 
 
+def closed_flow(path: Path, port: int) -> dict[str, Any] | None:
+    """The sender's flow to 'port', if both ends have closed it."""
+    flows = path.ovs.acdc("dump-flows", "port=vnet0")
+    mine = [flow for flow in flows if int(flow["remote_port"]) == port]
+    return mine[0] if mine and mine[0]["state"] == "closed" else None
+
+
 @pytest.fixture(scope="module")
 def real(path: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[File, dict[int, Any]]:
     """Two connections on an uplink, and what the switch knows of their senders' flows."""
     capture = tmp_path_factory.mktemp("capture") / "up0.pcap"
+    # Those of tests before, to the same ports, are in their linger.
+    path.ovs.appctl("acdc/flush")
     tcpdump = path.ovs.ns.popen(
         *("tcpdump", "-i", "up0", "-B", "65536", "-U", "-Z", "root", "-s", "128", "-w", capture),
         stderr=subprocess.DEVNULL,
     )
     try:
         wait_for("tcpdump", lambda: capture.exists() and capture.stat().st_size >= 24)
+        # What the switch knows is asked before it forgets them, and once it has both FINs:
+        # after its own the receiver reports nothing more.
+        flows = {}
         for port in (PORT, MARKED_PORT):
             path.transfer(port, 2 * MB)
-        ends = "tcp.flags.fin == 1"
-        wait_for("their ends", lambda: len(fields(capture, "frame.number", where=ends)) >= 4)
-        found = path.ovs.acdc("dump-flows", "port=vnet0")
+            flows[port] = wait_for("its end", lambda port=port: closed_flow(path, port))
+        # Those sent again are of the same connection and direction.
+        ends = ("tcp.srcport", "tcp.dstport")
+        fin = "tcp.flags.fin == 1"
+        wait_for("their ends", lambda: len(set(fields(capture, *ends, where=fin))) == 4)
     finally:
         tcpdump.terminate()
         tcpdump.wait(10)
-    return capture, {int(flow["remote_port"]): flow for flow in found}
+    return capture, flows
 
 
 def test_a_connection_begins_with_the_capability(real: tuple[File, dict[int, Any]]) -> None:
