@@ -6,7 +6,7 @@
 #ifndef ACDC_FLOW_H
 #define ACDC_FLOW_H 1
 
-#include "acdc.h"
+#include "acdc-packet.h"
 #include "acdc-law.h"
 
 /* Timers and thresholds. */

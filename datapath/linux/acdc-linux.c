@@ -17,6 +17,7 @@
 
 #include "../datapath.h"
 #include "../vport.h"
+#include "acdc-flow.h"
 #include "acdc-dp.h"
 #include "acdc-flow.h"
 #include "acdc-linux.h"
