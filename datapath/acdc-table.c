@@ -573,24 +573,14 @@ make_room_beside_locked(struct acdc_ctx *ctx, const struct others *others)
 
 /* Creation. ---------------------------------------------------------------- */
 
-struct acdc_flow *
-acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
-                 struct acdc_flow *first, enum acdc_counter *why)
+/* The flow that a SYN begins, in no table yet; NULL without memory. */
+static struct acdc_flow *
+new_flow(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
 {
-    struct acdc *a = ctx->acdc;
-    struct acdc_tenant *tenant = ctx->tenant;
     bool three = p->kind != ACDC_KIND_4;
-    struct acdc_flow *f, *other;
-    struct others others;
-    acdc_link *link;
+    struct acdc_flow *f = acdc_host_alloc_flow(acdc_flow_size(three), three);
 
-    if (acdc_count_read(&tenant->n_half_open) >= ctx->policy->max_half_open) {
-        *why = ACDC_C_UNTOUCHED_HALF_OPEN;
-        return NULL;
-    }
-    f = acdc_host_alloc_flow(acdc_flow_size(three), three);
     if (!f) {
-        *why = ACDC_C_UNTOUCHED_MEMORY;
         return NULL;
     }
     acdc_lock_init(&f->lock);
@@ -611,6 +601,28 @@ acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
     } else if (three) {
         acdc_flow6(f)->vids = p->vids;
     }
+    return f;
+}
+
+struct acdc_flow *
+acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
+                 struct acdc_flow *first, enum acdc_counter *why)
+{
+    struct acdc *a = ctx->acdc;
+    struct acdc_tenant *tenant = ctx->tenant;
+    struct acdc_flow *f, *other;
+    struct others others;
+    acdc_link *link;
+
+    if (acdc_count_read(&tenant->n_half_open) >= ctx->policy->max_half_open) {
+        *why = ACDC_C_UNTOUCHED_HALF_OPEN;
+        return NULL;
+    }
+    f = new_flow(ctx, p);
+    if (!f) {
+        *why = ACDC_C_UNTOUCHED_MEMORY;
+        return NULL;
+    }
 
     acdc_lock(&a->lock);
     first = first && find_link(a, first) ? first : NULL;
@@ -624,7 +636,7 @@ acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
         return other;
     }
     acdc_count_add(&a->n_flows, 1);
-    if (three) {
+    if (acdc_flow_has_three(f)) {
         acdc_count_add(&a->n_flows6, 1);
     }
     acdc_count_add(&tenant->n_flows, 1);

@@ -179,6 +179,22 @@ def _series(
     ]
 
 
+def _flow_result(
+    flow: Flow,
+    sender: dict[str, Any],
+    sink: dict[str, Any],
+    start: float,
+    warmup: float,
+    seconds: float,
+) -> FlowResult:
+    series = _series(sink["bins"], sink["bin"], start, seconds)
+    result = FlowResult(
+        flow, 0.0, series, sender["retransmits"], sender["cwnd"], sender["local_port"]
+    )
+    result.goodput = result.goodput_between(warmup, seconds)
+    return result
+
+
 def run_bulk(
     net: AcdcNet,
     flows: Sequence[Flow],
@@ -231,14 +247,10 @@ def run_bulk(
     finally:
         for program in programs:
             program.kill()
-    results = []
-    for flow, sender, sink in zip(flows, sent, received, strict=True):
-        series = _series(sink["bins"], sink["bin"], start, seconds)
-        result = FlowResult(
-            flow, 0.0, series, sender["retransmits"], sender["cwnd"], sender["local_port"]
-        )
-        result.goodput = result.goodput_between(warmup, seconds)
-        results.append(result)
+    results = [
+        _flow_result(flow, sender, sink, start, warmup, seconds)
+        for flow, sender, sink in zip(flows, sent, received, strict=True)
+    ]
     rtt_us = [(round(at - start, 4), rtt) for at, rtt in rtts]
     return Run(seconds, warmup, results, rtt_us, watch.states, watch.cpu, watch.samples)
 
