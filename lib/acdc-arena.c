@@ -28,19 +28,6 @@ static struct {
     size_t n;
 } free_places = { .last = &free_places.first };
 
-static void *
-reserve(size_t size)
-{
-    int flags = MAP_PRIVATE | MAP_ANONYMOUS;
-    void *p;
-
-#ifdef MAP_NORESERVE
-    flags |= MAP_NORESERVE;
-#endif
-    p = mmap(NULL, size, PROT_NONE, flags, -1, 0);
-    return p == MAP_FAILED ? NULL : p;
-}
-
 bool
 acdc_arena_reserve(void)
 {
@@ -50,9 +37,10 @@ acdc_arena_reserve(void)
     if (!acdc_arena) {
         const size_t size = ACDC_ARENA_ALIGN + ACDC_ARENA_SIZE
                             + ACDC_SIZE6(ACDC_ARENA_SIZE);
-        char *p = reserve(size);
+        char *p = mmap(NULL, size, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-        if (p) {
+        if (p != MAP_FAILED) {
             /* What is too much costs nothing. */
             char *begin = p + (-(uintptr_t) p & (ACDC_ARENA_ALIGN - 1));
 

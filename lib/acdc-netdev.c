@@ -246,6 +246,13 @@ acdc_netdev_process(struct acdc_port *port, enum acdc_dir dir,
                  (uint64_t) now * 1000);
 }
 
+static inline void
+acdc_netdev_add(struct dp_packet_batch *batch,
+                struct dp_packet_batch *overflow, struct dp_packet *b)
+{
+    dp_packet_batch_add(dp_packet_batch_is_full(batch) ? overflow : batch, b);
+}
+
 void
 acdc_netdev_egress(struct acdc_port *port, struct dp_packet_batch *batch,
                    struct dp_packet_batch *overflow, long long int now)
@@ -253,7 +260,6 @@ acdc_netdev_egress(struct acdc_port *port, struct dp_packet_batch *batch,
     struct acdc_injected injected = { .n = 0 };
     struct acdc_pkt pkts[NETDEV_MAX_BURST];
     size_t n = dp_packet_batch_size(batch);
-    struct dp_packet_batch *to = batch;
     size_t n_dropped = 0;
     size_t n_injected = 0;
 
@@ -267,14 +273,12 @@ acdc_netdev_egress(struct acdc_port *port, struct dp_packet_batch *batch,
         /* pkts[] has the packets, so that 'batch' may be overwritten. */
         for (size_t j = 0; j < injected.n; j++) {
             if (injected.items[j].before == b) {
-                to = dp_packet_batch_is_full(batch) ? overflow : batch;
-                dp_packet_batch_add(to, injected.items[j].packet);
+                acdc_netdev_add(batch, overflow, injected.items[j].packet);
                 n_injected++;
             }
         }
         if (OVS_LIKELY(pkts[i].verdict == ACDC_PASS)) {
-            to = dp_packet_batch_is_full(batch) ? overflow : batch;
-            dp_packet_batch_add(to, b);
+            acdc_netdev_add(batch, overflow, b);
         } else {
             dp_packet_delete(b);
             n_dropped++;

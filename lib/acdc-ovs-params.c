@@ -13,21 +13,23 @@
 #include "util.h"
 #include "vswitch-idl.h"
 
-enum kind {
-    KIND_ALGORITHM,
-    KIND_FALLBACK,
-    KIND_MODE,
-    KIND_BOOL,
-    KIND_FRACTION,
-    KIND_INTEGER
-};
+enum type { TYPE_BOOL, TYPE_FRACTION, TYPE_INTEGER, TYPE_NAME };
+
+/* The list's kinds of values: type, and names in the order of their numbers. */
+#define KIND_ALGORITHM TYPE_NAME, acdc_algorithm_names
+#define KIND_FALLBACK TYPE_NAME, acdc_algorithm_names
+#define KIND_MODE TYPE_NAME, acdc_mode_names
+#define KIND_BOOL TYPE_BOOL, NULL
+#define KIND_FRACTION TYPE_FRACTION, NULL
+#define KIND_INTEGER TYPE_INTEGER, NULL
 
 /* A parameter, as the list describes it. */
 struct param {
     const char *name;
     const char *key;            /* Of other_config; NULL: it is a column. */
     const struct ovsdb_idl_column *tenant, *rule;   /* NULL: it is a key. */
-    enum kind kind;
+    enum type type;
+    const char *const *names;
     uint32_t min, max;
     const char *zero, *other;   /* For acdc/show. */
 };
@@ -76,34 +78,24 @@ acdc_params_equal(const struct acdc_params *a, const struct acdc_params *b)
 
 /* From the database. ------------------------------------------------------ */
 
-/* The names of the values of an enumeration, in the order of their numbers. */
-static const char *const *
-value_names(const struct param *param)
-{
-    return (param->kind == KIND_MODE ? acdc_mode_names
-            : acdc_algorithm_names);
-}
-
 static uint32_t
 parse_atom(const struct param *param, const union ovsdb_atom *atom)
 {
     uint32_t value = param->min;
 
-    switch (param->kind) {
-    case KIND_BOOL:
+    switch (param->type) {
+    case TYPE_BOOL:
         value = atom->boolean;
         break;
-    case KIND_INTEGER:
+    case TYPE_INTEGER:
         value = atom->integer;
         break;
-    case KIND_FRACTION:
+    case TYPE_FRACTION:
         value = atom->real * ACDC_FIX_ONE + .5;
         break;
-    case KIND_ALGORITHM:
-    case KIND_FALLBACK:
-    case KIND_MODE:
+    case TYPE_NAME:
         while (value < param->max
-               && strcmp(atom->s->string, value_names(param)[value])) {
+               && strcmp(atom->s->string, param->names[value])) {
             value++;
         }
         break;
@@ -220,22 +212,12 @@ format_value(const struct param *param, uint32_t value, const char *text,
 {
     char number[32] = "";
 
-    switch (param->kind) {
-    case KIND_BOOL:
-        break;
-    case KIND_INTEGER:
+    if (param->type == TYPE_INTEGER) {
         snprintf(number, sizeof number, "%"PRIu32, value);
-        break;
-    case KIND_FRACTION:
+    } else if (param->type == TYPE_FRACTION) {
         snprintf(number, sizeof number, "%.6g", acdc_fraction(value));
-        break;
-    case KIND_ALGORITHM:
-    case KIND_FALLBACK:
-    case KIND_MODE:
-        ds_put_format(ds, text, value_names(param)[value]);
-        return;
     }
-    ds_put_format(ds, text, number);
+    ds_put_format(ds, text, param->names ? param->names[value] : number);
 }
 
 void
@@ -261,17 +243,15 @@ acdc_params_format(const struct acdc_params *p, struct ds *ds)
 static struct json *
 value_to_json(const struct param *param, uint32_t value)
 {
-    switch (param->kind) {
-    case KIND_BOOL:
+    switch (param->type) {
+    case TYPE_BOOL:
         return json_boolean_create(value);
-    case KIND_INTEGER:
+    case TYPE_INTEGER:
         return json_integer_create(value);
-    case KIND_FRACTION:
+    case TYPE_FRACTION:
         return json_real_create(acdc_fraction(value));
-    case KIND_ALGORITHM:
-    case KIND_FALLBACK:
-    case KIND_MODE:
-        return json_string_create(value_names(param)[value]);
+    case TYPE_NAME:
+        return json_string_create(param->names[value]);
     }
     OVS_NOT_REACHED();
 }
