@@ -119,8 +119,8 @@ acdc_destroy(struct acdc *a)
 
 /* Tenants. ----------------------------------------------------------------- */
 
-static struct acdc_tenant *
-find_tenant(const struct acdc *a, const char *name)
+struct acdc_tenant *
+acdc_tenant_find(const struct acdc *a, const char *name)
 {
     struct acdc_tenant *t;
 
@@ -135,7 +135,7 @@ find_tenant(const struct acdc *a, const char *name)
 bool
 acdc_tenant_exists(const struct acdc *a, const char *name)
 {
-    return find_tenant(a, name) != NULL;
+    return acdc_tenant_find(a, name) != NULL;
 }
 
 static bool
@@ -208,7 +208,7 @@ acdc_tenant_set(struct acdc *a, const struct acdc_tenant_config *tc)
     if (!policy) {
         return error;
     }
-    t = find_tenant(a, tc->name);
+    t = acdc_tenant_find(a, tc->name);
     if (t) {
         old = t->policy;
         acdc_ptr_store(&t->policy, policy);
@@ -274,7 +274,7 @@ unbind(struct acdc *a, struct acdc_port **link)
 int
 acdc_tenant_del(struct acdc *a, const char *name)
 {
-    struct acdc_tenant *t = find_tenant(a, name);
+    struct acdc_tenant *t = acdc_tenant_find(a, name);
     struct acdc_tenant **tp;
     struct acdc_port **pp;
 
@@ -370,7 +370,7 @@ struct acdc_port *
 acdc_port_bind(struct acdc *a, uint32_t port_no, const char *port_name,
                const char *tenant, uint32_t mtu)
 {
-    struct acdc_tenant *t = find_tenant(a, tenant);
+    struct acdc_tenant *t = acdc_tenant_find(a, tenant);
     struct acdc_port **pp = find_port(a, port_no);
     size_t len = strlen(port_name);
     struct acdc_port *port;
@@ -432,7 +432,7 @@ acdc_port_unbind(struct acdc *a, uint32_t port_no)
 uint32_t
 acdc_flush(struct acdc *a, const char *tenant, const uint32_t *port_no)
 {
-    const struct acdc_tenant *t = tenant ? find_tenant(a, tenant) : NULL;
+    const struct acdc_tenant *t = tenant ? acdc_tenant_find(a, tenant) : NULL;
     struct acdc_port **pp = port_no ? find_port(a, *port_no) : NULL;
 
     if ((tenant && !t) || (port_no && !pp)) {
@@ -443,14 +443,14 @@ acdc_flush(struct acdc *a, const char *tenant, const uint32_t *port_no)
 
 /* Rules. ------------------------------------------------------------------- */
 
-static bool
-prefix_matches(const uint8_t *addr, const uint8_t *prefix, unsigned int plen)
+bool
+acdc_match_remote(const struct acdc_match *m, const uint8_t addr[16])
 {
-    unsigned int bytes = plen / 8;
-    unsigned int bits = plen % 8;
+    unsigned int bytes = m->remote_plen / 8;
+    unsigned int bits = m->remote_plen % 8;
 
-    return !memcmp(addr, prefix, bytes)
-           && (!bits || !((addr[bytes] ^ prefix[bytes]) >> (8 - bits)));
+    return !memcmp(addr, m->remote, bytes)
+           && (!bits || !((addr[bytes] ^ m->remote[bytes]) >> (8 - bits)));
 }
 
 uint32_t
@@ -470,8 +470,7 @@ acdc_policy_match(const struct acdc_policy *policy, const struct acdc_flow *f)
             && remote.port <= m->remote_port_max
             && local.port >= m->local_port_min
             && local.port <= m->local_port_max
-            && (!m->remote_set
-                || prefix_matches(remote.addr, m->remote, m->remote_plen))) {
+            && acdc_match_remote(m, remote.addr)) {
             break;
         }
     }

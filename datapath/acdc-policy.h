@@ -80,6 +80,8 @@ struct acdc_port_dir {
 
 enum { ACDC_PORTS_MAX = 1 << 14 };      /* See acdc_flow.port_key. */
 
+struct acdc_tenant *acdc_tenant_find(const struct acdc *, const char *name);
+
 /* Index of the first rule that matches. */
 uint32_t acdc_policy_match(const struct acdc_policy *,
                            const struct acdc_flow *);

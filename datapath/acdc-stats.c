@@ -193,15 +193,13 @@ int
 acdc_tenant_stats_get(const struct acdc *a, const char *name,
                       struct acdc_tenant_stats *s)
 {
-    const struct acdc_tenant *t;
+    const struct acdc_tenant *t = acdc_tenant_find(a, name);
 
-    for (t = acdc_ptr_load(&a->tenants); t; t = acdc_ptr_load(&t->next)) {
-        if (!strcmp(t->name, name)) {
-            fill_tenant_stats(t, s);
-            return 0;
-        }
+    if (!t) {
+        return ENOENT;
     }
-    return ENOENT;
+    fill_tenant_stats(t, s);
+    return 0;
 }
 
 int

@@ -92,6 +92,9 @@ struct acdc_match {
     uint16_t local_port_min, local_port_max;
 };
 
+/* Whether 'addr', likewise, is in the prefix. */
+bool acdc_match_remote(const struct acdc_match *, const uint8_t addr[16]);
+
 struct acdc_rule {
     struct acdc_match match;
     uint32_t priority;          /* Larger first. */

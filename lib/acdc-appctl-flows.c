@@ -14,15 +14,9 @@ bool
 acdc_appctl_flow_matches(const struct acdc_flow_info *f,
                          const struct query *q)
 {
-    const struct acdc_match *m = &q->match;
-    unsigned int bytes = m->remote_plen / 8;
-    unsigned int bits = m->remote_plen % 8;
-
     return ((!q->tenant || !strcmp(q->tenant, f->tenant))
             && (!q->port || !strcmp(q->port, f->port))
-            && !memcmp(f->remote, m->remote, bytes)
-            && (!bits || !((f->remote[bytes] ^ m->remote[bytes])
-                           >> (8 - bits))));
+            && acdc_match_remote(&q->match, f->remote));
 }
 
 /* Begins a field of a flow, as NAME=VALUE or as a member of a JSON object.  A
