@@ -71,34 +71,34 @@ static const struct nla_policy acdc_policy[ACDC_A_LAST + 1] = {
 
 /* Requests. */
 
-/* The AC/DC of a request's datapath, locked, or an error.  ovs_mutex is held then as
- * well. */
-static struct acdc_dp *acdc_begin(struct sk_buff *skb, struct genl_info *info,
-				  struct datapath **dpp)
+/* Before each operation: the AC/DC of the request's datapath is locked, and is
+ * 'user_ptr[0]'; the datapath is 'user_ptr[1]'.  ovs_mutex is held as well. */
+static int acdc_pre_doit(const struct genl_split_ops *ops, struct sk_buff *skb,
+			 struct genl_info *info)
 {
 	struct ovs_header *h = genl_info_userhdr(info);
-	struct acdc_dp *adp;
+	struct acdc_dp *adp = NULL;
 	struct datapath *dp;
 
 	ovs_lock();
 	dp = get_dp(sock_net(skb->sk), h->dp_ifindex);
-	if (!dp) {
-		ovs_unlock();
-		return ERR_PTR(-ENODEV);
-	}
-	adp = ovs_acdc_dp(dp);
+	if (dp)
+		adp = ovs_acdc_dp(dp);
 	if (!adp) {
 		ovs_unlock();
-		return ERR_PTR(-ENOMEM);
+		return dp ? -ENOMEM : -ENODEV;
 	}
 	mutex_lock(&adp->mutex);
-	if (dpp)
-		*dpp = dp;
-	return adp;
+	info->user_ptr[0] = adp;
+	info->user_ptr[1] = dp;
+	return 0;
 }
 
-static void acdc_end(struct acdc_dp *adp)
+static void acdc_post_doit(const struct genl_split_ops *ops,
+			   struct sk_buff *skb, struct genl_info *info)
 {
+	struct acdc_dp *adp = info->user_ptr[0];
+
 	mutex_unlock(&adp->mutex);
 	ovs_unlock();
 }
@@ -247,38 +247,26 @@ static int reply_struct(struct genl_info *info, int attr, const void *data,
 
 static int acdc_config_set_doit(struct sk_buff *skb, struct genl_info *info)
 {
+	struct acdc_dp *adp = info->user_ptr[0];
 	struct nlattr **a = info->attrs;
 	struct acdc_config config;
-	struct acdc_dp *adp;
-	int err;
 
 	if (!a[ACDC_A_MAX_FLOWS] || !a[ACDC_A_IDLE_TIMEOUT] || !a[ACDC_A_EXID])
 		return acdc_missing(info);
 	config.max_flows = nla_get_u32(a[ACDC_A_MAX_FLOWS]);
 	config.idle_timeout = nla_get_u32(a[ACDC_A_IDLE_TIMEOUT]);
 	config.exid = nla_get_u16(a[ACDC_A_EXID]);
-
-	adp = acdc_begin(skb, info, NULL);
-	if (IS_ERR(adp))
-		return PTR_ERR(adp);
-	err = -acdc_config_set(adp->engine, &config);
-	acdc_end(adp);
-	return err;
+	return -acdc_config_set(adp->engine, &config);
 }
 
 static int acdc_config_get_doit(struct sk_buff *skb, struct genl_info *info)
 {
+	struct acdc_dp *adp = info->user_ptr[0];
 	struct acdc_config config;
 	struct sk_buff *reply;
-	struct acdc_dp *adp;
 	void *header;
 
-	adp = acdc_begin(skb, info, NULL);
-	if (IS_ERR(adp))
-		return PTR_ERR(adp);
 	acdc_config_get(adp->engine, &config);
-	acdc_end(adp);
-
 	reply = reply_new(info, 3 * nla_total_size(sizeof(u32)), &header);
 	if (!reply)
 		return -ENOMEM;
@@ -292,10 +280,10 @@ static int acdc_config_get_doit(struct sk_buff *skb, struct genl_info *info)
 
 static int acdc_tenant_set_doit(struct sk_buff *skb, struct genl_info *info)
 {
-	struct nlattr **a = info->attrs;
+	struct acdc_dp *adp = info->user_ptr[0];
 	struct acdc_tenant_config tc = { };
+	struct nlattr **a = info->attrs;
 	struct acdc_rule *rules;
-	struct acdc_dp *adp;
 	int err;
 
 	if (!a[ACDC_A_TENANT] || !a[ACDC_A_PARAMS])
@@ -310,16 +298,9 @@ static int acdc_tenant_set_doit(struct sk_buff *skb, struct genl_info *info)
 	if (err)
 		return err;
 	tc.rules = rules;
-
-	adp = acdc_begin(skb, info, NULL);
-	if (IS_ERR(adp)) {
-		err = PTR_ERR(adp);
-	} else {
-		err = -acdc_tenant_set(adp->engine, &tc);
-		if (!err)
-			ovs_acdc_sweep(adp);
-		acdc_end(adp);
-	}
+	err = -acdc_tenant_set(adp->engine, &tc);
+	if (!err)
+		ovs_acdc_sweep(adp);
 	kvfree(rules);
 	return err;
 }
@@ -346,22 +327,14 @@ static void unbind_vports(struct acdc_dp *adp, struct datapath *dp,
 
 static int acdc_tenant_del_doit(struct sk_buff *skb, struct genl_info *info)
 {
+	struct acdc_dp *adp = info->user_ptr[0];
 	char name[ACDC_NAME_LEN];
-	struct acdc_dp *adp;
-	struct datapath *dp;
-	int err;
 
 	if (!info->attrs[ACDC_A_TENANT])
 		return acdc_missing(info);
 	nla_strscpy(name, info->attrs[ACDC_A_TENANT], sizeof(name));
-
-	adp = acdc_begin(skb, info, &dp);
-	if (IS_ERR(adp))
-		return PTR_ERR(adp);
-	unbind_vports(adp, dp, name);
-	err = -acdc_tenant_del(adp->engine, name);
-	acdc_end(adp);
-	return err;
+	unbind_vports(adp, info->user_ptr[1], name);
+	return -acdc_tenant_del(adp->engine, name);
 }
 
 static int port_bind(struct acdc_dp *adp, struct vport *vport,
@@ -387,70 +360,53 @@ static int port_bind(struct acdc_dp *adp, struct vport *vport,
 
 static int acdc_port_set_doit(struct sk_buff *skb, struct genl_info *info)
 {
+	struct acdc_dp *adp = info->user_ptr[0];
 	struct nlattr **a = info->attrs;
 	char name[ACDC_NAME_LEN] = "";
 	char tenant[ACDC_NAME_LEN];
-	struct acdc_dp *adp;
 	struct vport *vport;
-	struct datapath *dp;
-	int err = 0;
 
 	if (!a[ACDC_A_PORT_NO])
 		return acdc_missing(info);
+	vport = ovs_vport_ovsl(info->user_ptr[1],
+			       nla_get_u32(a[ACDC_A_PORT_NO]));
+	if (!vport)
+		return -ENODEV;
 	if (a[ACDC_A_PORT_NAME])
 		nla_strscpy(name, a[ACDC_A_PORT_NAME], sizeof(name));
-	if (a[ACDC_A_TENANT])
+	if (a[ACDC_A_TENANT]) {
 		nla_strscpy(tenant, a[ACDC_A_TENANT], sizeof(tenant));
-
-	adp = acdc_begin(skb, info, &dp);
-	if (IS_ERR(adp))
-		return PTR_ERR(adp);
-	vport = ovs_vport_ovsl(dp, nla_get_u32(a[ACDC_A_PORT_NO]));
-	if (!vport) {
-		err = -ENODEV;
-	} else if (a[ACDC_A_TENANT]) {
-		err = port_bind(adp, vport, name, tenant);
-	} else if (rcu_access_pointer(vport->acdc)) {
+		return port_bind(adp, vport, name, tenant);
+	}
+	if (rcu_access_pointer(vport->acdc)) {
 		RCU_INIT_POINTER(vport->acdc, NULL);
 		acdc_port_unbind(adp->engine, vport->port_no);
 	}
-	acdc_end(adp);
-	return err;
+	return 0;
 }
 
 static int acdc_stats_get_doit(struct sk_buff *skb, struct genl_info *info)
 {
+	struct acdc_dp *adp = info->user_ptr[0];
 	struct acdc_stats stats;
-	struct acdc_dp *adp;
 
-	adp = acdc_begin(skb, info, NULL);
-	if (IS_ERR(adp))
-		return PTR_ERR(adp);
 	acdc_stats_get(adp->engine, &stats);
-	acdc_end(adp);
 	return reply_struct(info, ACDC_A_STATS, &stats, sizeof(stats));
 }
 
 static int acdc_tenant_get_doit(struct sk_buff *skb, struct genl_info *info)
 {
+	struct nlattr *index = info->attrs[ACDC_A_INDEX];
+	struct acdc_dp *adp = info->user_ptr[0];
 	struct acdc_tenant_stats *stats;
-	struct acdc_dp *adp;
 	int err;
 
-	if (!info->attrs[ACDC_A_INDEX])
+	if (!index)
 		return acdc_missing(info);
 	stats = kmalloc(sizeof(*stats), GFP_KERNEL);
 	if (!stats)
 		return -ENOMEM;
-	adp = acdc_begin(skb, info, NULL);
-	if (IS_ERR(adp)) {
-		err = PTR_ERR(adp);
-	} else {
-		err = -acdc_tenant_stats_nth(
-			adp->engine, nla_get_u32(info->attrs[ACDC_A_INDEX]),
-			stats);
-		acdc_end(adp);
-	}
+	err = -acdc_tenant_stats_nth(adp->engine, nla_get_u32(index), stats);
 	if (!err)
 		err = reply_struct(info, ACDC_A_TENANT_STATS, stats,
 				   sizeof(*stats));
@@ -460,30 +416,26 @@ static int acdc_tenant_get_doit(struct sk_buff *skb, struct genl_info *info)
 
 static int acdc_port_get_doit(struct sk_buff *skb, struct genl_info *info)
 {
+	struct nlattr *index = info->attrs[ACDC_A_INDEX];
+	struct acdc_dp *adp = info->user_ptr[0];
 	struct acdc_port_info pi;
-	struct acdc_dp *adp;
 	int err;
 
-	if (!info->attrs[ACDC_A_INDEX])
+	if (!index)
 		return acdc_missing(info);
-	adp = acdc_begin(skb, info, NULL);
-	if (IS_ERR(adp))
-		return PTR_ERR(adp);
-	err = -acdc_port_info_nth(adp->engine,
-				  nla_get_u32(info->attrs[ACDC_A_INDEX]), &pi);
-	acdc_end(adp);
+	err = -acdc_port_info_nth(adp->engine, nla_get_u32(index), &pi);
 	return err ?: reply_struct(info, ACDC_A_PORT_INFO, &pi, sizeof(pi));
 }
 
 static int acdc_flow_get_doit(struct sk_buff *skb, struct genl_info *info)
 {
+	struct acdc_dp *adp = info->user_ptr[0];
 	struct nlattr **a = info->attrs;
 	u32 max = a[ACDC_A_MAX] ? nla_get_u32(a[ACDC_A_MAX])
 				: ACDC_GENL_MAX_FLOWS;
 	u64 cursor = a[ACDC_A_CURSOR] ? nla_get_u64(a[ACDC_A_CURSOR]) : 0;
 	struct acdc_flow_info *flows;
 	struct sk_buff *reply;
-	struct acdc_dp *adp;
 	unsigned int i, n;
 	void *header;
 	int err;
@@ -491,15 +443,9 @@ static int acdc_flow_get_doit(struct sk_buff *skb, struct genl_info *info)
 	flows = kvmalloc_array(max, sizeof(*flows), GFP_KERNEL);
 	if (!flows)
 		return -ENOMEM;
-	adp = acdc_begin(skb, info, NULL);
-	if (IS_ERR(adp)) {
-		err = PTR_ERR(adp);
-		goto out;
-	}
 	rcu_read_lock();
 	n = acdc_dump(adp->engine, &cursor, ktime_get_ns(), flows, max);
 	rcu_read_unlock();
-	acdc_end(adp);
 
 	reply = reply_new(info, nla_total_size_64bit(sizeof(cursor))
 				+ n * nla_total_size(sizeof(*flows)),
@@ -519,21 +465,17 @@ out:
 
 static int acdc_flush_doit(struct sk_buff *skb, struct genl_info *info)
 {
+	struct acdc_dp *adp = info->user_ptr[0];
 	struct nlattr **a = info->attrs;
 	char tenant[ACDC_NAME_LEN];
-	struct acdc_dp *adp;
 	u32 port_no, n;
 
 	if (a[ACDC_A_TENANT])
 		nla_strscpy(tenant, a[ACDC_A_TENANT], sizeof(tenant));
 	if (a[ACDC_A_PORT_NO])
 		port_no = nla_get_u32(a[ACDC_A_PORT_NO]);
-	adp = acdc_begin(skb, info, NULL);
-	if (IS_ERR(adp))
-		return PTR_ERR(adp);
 	n = acdc_flush(adp->engine, a[ACDC_A_TENANT] ? tenant : NULL,
 		       a[ACDC_A_PORT_NO] ? &port_no : NULL);
-	acdc_end(adp);
 	return reply_struct(info, ACDC_A_COUNT, &n, sizeof(n));
 }
 
@@ -565,6 +507,8 @@ struct genl_family ovs_acdc_genl_family __ro_after_init = {
 	.policy = acdc_policy,
 	.netnsok = true,
 	.parallel_ops = true,
+	.pre_doit = acdc_pre_doit,
+	.post_doit = acdc_post_doit,
 	.ops = acdc_ops,
 	.n_ops = ARRAY_SIZE(acdc_ops),
 	.resv_start_op = ACDC_CMD_CONFIG_SET,

@@ -20,4 +20,9 @@ static inline void *genl_info_userhdr(const struct genl_info *info)
 }
 #endif
 
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0)
+/* The type that genl_family.pre_doit() is told the operation by. */
+#define genl_split_ops genl_ops
+#endif
+
 #endif /* compat.h */
