@@ -77,7 +77,7 @@ static struct acdc_conn_cache *
 acdc_conn_cache_create(const struct acdc_netdev *an)
 {
     struct acdc_conn_cache *cache = xzalloc_cacheline(sizeof *cache);
-    uint64_t max = acdc_netdev_max_flows(an) * CONNS_PER_FLOW;
+    uint64_t max = acdc_netdev_stats(an).max_flows * CONNS_PER_FLOW;
     size_t size;
 
     cache->an = an;
@@ -443,7 +443,8 @@ acdc_conn_cache_insert(struct acdc_conn_cache *cache,
         cache->conns[place ^ i] = new;
         COVERAGE_INC(acdc_conn_insert);
         if (!(random % GROW_INV_PROB) && cache->n_conns < cache->max_conns
-            && cache->n_conns < acdc_netdev_n_flows(cache->an) * CONNS_PER_FLOW) {
+            && (cache->n_conns
+                < acdc_netdev_stats(cache->an).n_flows * CONNS_PER_FLOW)) {
             /* Three of four connections get another place, with their next packet. */
             cache->n_conns = MIN(4 * (uint64_t) cache->n_conns, cache->max_conns);
         }

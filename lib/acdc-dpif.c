@@ -58,25 +58,15 @@ acdc_dpif_del_tenant(struct dpif *dpif, const char *name)
 static bool
 acdc_guest_update(const char *name, const char *tenant)
 {
-    struct shash_node *node;
-    bool is_new;
+    char *old;
 
     ovs_mutex_lock(&guests_mutex);
-    node = shash_find(&guests, name);
-    is_new = tenant && !node;
-    if (node) {
-        free(node->data);
-        if (tenant) {
-            node->data = xstrdup(tenant);
-        } else {
-            shash_delete(&guests, node);
-        }
-    } else if (tenant) {
-        shash_add(&guests, name, xstrdup(tenant));
-    }
+    old = (tenant ? shash_replace(&guests, name, xstrdup(tenant))
+           : shash_find_and_delete(&guests, name));
     ovs_mutex_unlock(&guests_mutex);
+    free(old);
 
-    return is_new;
+    return tenant && !old;
 }
 
 int

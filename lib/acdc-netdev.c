@@ -71,15 +71,23 @@ acdc_netdev_destroy(struct acdc_netdev *an)
     free(an);
 }
 
+struct acdc_stats
+acdc_netdev_stats(const struct acdc_netdev *an)
+{
+    struct acdc_stats stats;
+
+    acdc_stats_get(an->engine, &stats);
+    return stats;
+}
+
 /* Adds a step of memory for flows if it is time.  Returns whether it may be time
  * for more. */
 static bool
 acdc_netdev_fill(const struct acdc_netdev *an)
     OVS_REQUIRES(an->mutex)
 {
-    struct acdc_stats stats;
+    struct acdc_stats stats = acdc_netdev_stats(an);
 
-    acdc_stats_get(an->engine, &stats);
     return acdc_arena_fill(MIN(WITH_DEFERRED((size_t) stats.max_flows)
                                - MIN(stats.n_flows, stats.max_flows),
                                FLOWS_READY));
@@ -169,24 +177,6 @@ acdc_netdev_port_uninit(struct acdc_netdev_port *port)
         acdc_netdev_port_unbind(port);
         ovs_mutex_unlock(&an->mutex);
     }
-}
-
-uint32_t
-acdc_netdev_n_flows(const struct acdc_netdev *an)
-{
-    struct acdc_stats stats;
-
-    acdc_stats_get(an->engine, &stats);
-    return stats.n_flows;
-}
-
-uint32_t
-acdc_netdev_max_flows(const struct acdc_netdev *an)
-{
-    struct acdc_stats stats;
-
-    acdc_stats_get(an->engine, &stats);
-    return stats.max_flows;
 }
 
 /* Packets. */
@@ -351,7 +341,7 @@ acdc_netdev_run(struct acdc_netdev *an)
     long long int start = time_usec();
     long long int usec = start;
     filling = acdc_netdev_fill(an);
-    pass_done = !acdc_netdev_n_flows(an);
+    pass_done = !acdc_netdev_stats(an).n_flows;
     while (!pass_done && usec - start < SWEEP_STEP_US) {
         pass_done = acdc_sweep(an->engine, (uint64_t) usec * 1000,
                                SWEEP_BUDGET);

@@ -81,9 +81,8 @@ acdc_netdev_is_active(const struct acdc_netdev *an)
     return atomic_count_get(CONST_CAST(atomic_count *, &an->n_ports)) != 0;
 }
 
-/* Connections that the engine follows, and may follow.  Any thread. */
-uint32_t acdc_netdev_n_flows(const struct acdc_netdev *);
-uint32_t acdc_netdev_max_flows(const struct acdc_netdev *);
+/* Any thread. */
+struct acdc_stats acdc_netdev_stats(const struct acdc_netdev *);
 
 /* What acdc_host_inject() made while acdc_process() ran on one batch, in any
  * order: each packet goes immediately before packet 'before'. */
