@@ -184,7 +184,7 @@ track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
         in->tx_beyond += beyond;
     }
     if (acdc_unlikely(acdc_flow_is_deaf(f))) {
-        acdc_flow_follow_deaf(f);
+        acdc_flow_follow_deaf(f, p);
     }
     return true;
 }

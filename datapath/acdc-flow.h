@@ -192,7 +192,8 @@ struct acdc_flow_in {
                                  * ACDC_PROMPT_ACKS, see
                                  * acdc_flow_is_prompt(); or ACDC_DELAYS,
                                  * or ACDC_PROMPT_UNTIMED. */
-    uint32_t unheard : 1;       /* With ACDC_F_UNHEARD: already for two ticks. */
+    uint32_t unheard : 1;       /* With ACDC_F_UNHEARD: already for two ticks.
+                                 * Deaf: the guest was near the edges. */
     uint32_t tx_beyond;         /* See acdc_flow_tx_total(). */
     uint32_t right_edge;        /* Highest ever offered to the guest. */
     uint16_t peer_window;       /* Window field of the last ACK, raw, ... */

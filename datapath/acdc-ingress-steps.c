@@ -608,8 +608,7 @@ acdc_ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
     s.end += (p->tcp_flags & ACDC_TCP_FIN) && acdc_pkt_maybe_intact(p);
     s.near = is_near(f, p);
     if (f->flags & ACDC_F_UNHEARD) {
-        acdc_flow_hear(ctx, f, params, p, s.near);
-        s.near = is_near(f, p);
+        s.near = acdc_flow_hear(ctx, f, params, p, s.near);
     }
     last = f->rcv_nxt;
     s.elsewhere = s.near && acdc_flow_follow_ack(ctx, f, p);

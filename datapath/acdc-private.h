@@ -343,10 +343,10 @@ void acdc_flow_timeout(struct acdc_ctx *, struct acdc_flow *,
  * data that did not come. */
 void acdc_flow_note_sent(struct acdc_ctx *, struct acdc_flow *,
                          const struct acdc_params *);
-void acdc_flow_follow_deaf(struct acdc_flow *);
+void acdc_flow_follow_deaf(struct acdc_flow *, const struct acdc_pkt *);
 /* Something came for a flow with ACDC_F_UNHEARD; 'near': whether its ACK number is
- * plausible. */
-void acdc_flow_hear(struct acdc_ctx *, struct acdc_flow *,
+ * plausible.  Returns whether it is now. */
+bool acdc_flow_hear(struct acdc_ctx *, struct acdc_flow *,
                     const struct acdc_params *, const struct acdc_pkt *,
                     bool near);
 /* Takes an ACK that is plausible.  True if what it acknowledges was not sent

@@ -15,7 +15,8 @@ set_capable(struct acdc_ctx *ctx, struct acdc_flow *f,
     acdc_law_switch(&acdc_flow_in(f)->law, acdc_flow_algorithm(f, params));
 }
 
-/* Falls back, and no longer polices: without ACDC_F_EDGE. */
+/* Falls back, and no longer polices: without ACDC_F_EDGE.  The edges have no meaning
+ * then, and keep what the network said last. */
 static void
 become_deaf(struct acdc_ctx *ctx, struct acdc_flow *f,
             const struct acdc_params *params)
@@ -25,6 +26,8 @@ become_deaf(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
     ACDC_COUNT(ctx, UNHEARD, 1);
     f->flags &= ~(uint32_t) (ACDC_F_EDGE | ACDC_F_RTT_PENDING);
+    acdc_flow_in(f)->right_edge = f->snd_una;
+    f->peer_edge = f->rcv_nxt;
     if (f->flags & ACDC_F_CAPABLE) {
         set_capable(ctx, f, params, false);
     }
@@ -42,7 +45,8 @@ acdc_flow_note_sent(struct acdc_ctx *ctx, struct acdc_flow *f,
     uint32_t pause = (ctx->seen - f->seen) & ACDC_SEEN_MASK;
 
     if (!(f->flags & ACDC_F_LAW) || acdc_flow_in_handshake(f)
-        || f->state == ACDC_FLOW_CLOSED) {
+        || f->state == ACDC_FLOW_CLOSED
+        || acdc_flow_is_deaf(f)) {
         return;
     }
     if (!(f->flags & ACDC_F_UNHEARD) || pause > ACDC_UNHEARD_PAUSE) {
@@ -55,20 +59,50 @@ acdc_flow_note_sent(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
 }
 
+/* Whether two numbers of a packet are near what the network said last. */
+static bool
+is_heard_place(const struct acdc_flow *f, uint32_t sent, uint32_t received)
+{
+    return seq_plausible(sent, acdc_flow_in(f)->right_edge)
+           && seq_plausible(received, f->peer_edge);
+}
+
 /* What the guest sends as long as nothing is heard is followed, no further than
  * sequence numbers can be compared. */
 void
-acdc_flow_follow_deaf(struct acdc_flow *f)
+acdc_flow_follow_deaf(struct acdc_flow *f, const struct acdc_pkt *p)
 {
+    if ((p->tcp_flags & ACDC_TCP_ACK) && is_heard_place(f, p->seq, p->ack)) {
+        acdc_flow_in(f)->unheard = 1;
+    }
     if (f->snd_nxt - f->snd_una > ACDC_PLAUSIBLE) {
         f->snd_una = f->snd_nxt - ACDC_PLAUSIBLE;
     }
 }
 
 /* Of a deaf flow it is not known how far both ends are, and it may be wrong what the
- * guest said of it: a packet from the network is to be believed, so that a guest
- * cannot remain so.  If the other end reports no more either, the flow falls back as
- * any other. */
+ * guest said of it.  A packet from the network is believed, so that a guest cannot remain
+ * so, if its numbers are near those of the guest (RFC 5961), or near what the network said
+ * before, and the guest was there, too: no outsider's are. */
+static bool
+is_believed(struct acdc_flow *f, const struct acdc_pkt *p, bool near)
+{
+    struct acdc_flow_in *in = acdc_flow_in(f);
+
+    if (!acdc_pkt_maybe_intact(p)) {
+        return false;
+    }
+    if ((near && seq_plausible(p->seq, f->rcv_nxt))
+        || (in->unheard && is_heard_place(f, p->ack, p->seq))) {
+        return true;
+    }
+    in->unheard = 0;
+    in->right_edge = p->ack;
+    f->peer_edge = p->seq;
+    return false;
+}
+
+/* If the other end reports no more either, the flow falls back as any other. */
 static void
 resume(struct acdc_ctx *ctx, struct acdc_flow *f,
        const struct acdc_params *params, const struct acdc_pkt *p, bool near)
@@ -86,31 +120,32 @@ resume(struct acdc_ctx *ctx, struct acdc_flow *f,
         f->rcv_nxt = p->seq;
     }
     f->dupacks = 0;
-    f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;
+    f->flags &= ~(uint32_t) (ACDC_F_RTT_PENDING | ACDC_F_FIN_GUEST
+                             | ACDC_F_FIN_PEER);
     if ((f->flags & ACDC_F_OFFERED) && (f->flags & ACDC_F_PEER)) {
         acdc_flow_in(f)->silent = 0;
         set_capable(ctx, f, params, true);
     }
 }
 
-void
+bool
 acdc_flow_hear(struct acdc_ctx *ctx, struct acdc_flow *f,
                const struct acdc_params *params, const struct acdc_pkt *p,
                bool near)
 {
-    if (!(p->tcp_flags & ACDC_TCP_ACK)) {
-        return;
-    }
+    bool ack = p->tcp_flags & ACDC_TCP_ACK;
+
     if (acdc_flow_is_deaf(f)) {
-        if (!acdc_pkt_maybe_intact(p)) {
-            return;
+        if (!ack || !is_believed(f, p, near)) {
+            return false;
         }
         resume(ctx, f, params, p, near);
-    } else if (!near) {
-        return;
+    } else if (!ack || !near) {
+        return near;
     }
     f->flags &= ~(uint32_t) ACDC_F_UNHEARD;
     acdc_flow_in(f)->unheard = 0;
+    return true;
 }
 
 /* The other way round: what is acknowledged here was sent by another port, as

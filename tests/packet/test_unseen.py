@@ -121,3 +121,36 @@ def test_window_grows_with_data_by_another_port(wire: Wire, ip: Encap) -> None:
     info = c.info()
     assert info["wnd"] > 2 * before
     assert c.guest_nxt - info["snd_una"] < 40 * c.mss
+
+
+def test_an_outsider_is_not_heard(wire: Wire, ip: Encap) -> None:
+    """Who knows addresses and ports, and no numbers, has nothing policed."""
+    wire.set(police=True)
+    c = Conn(wire, ip).open()
+    send_alone(c, c.mss)
+    n = Counted(wire)
+    for seq, ack in ((1 << 30, 1 << 30), (0, 1 << 30), (1 << 30, 0), (1 << 30, 1 << 30)):
+        wire.ingress(
+            c.from_peer(seq=(c.peer_nxt + seq) % 2**32, ack=(c.guest_nxt + ack) % 2**32)
+        )
+        assert not c.info()["capable"]
+        assert sum(len(s.payload) for s in c.guest_data(40 * c.mss)) == 40 * c.mss
+    assert n["policed_packets"] == 0
+    c.peer_ack()
+    assert c.info()["capable"]
+
+
+def test_a_connection_that_comes_back_is_governed_again(wire: Wire, ip: Encap) -> None:
+    """After much that both sent by other ports: once guest and network say the same."""
+    wire.set(police=True)
+    c = Conn(wire, ip).open()
+    send_alone(c, c.mss)
+    c.guest_nxt = (c.guest_nxt + (1 << 30)) % 2**32
+    c.peer_nxt = (c.peer_nxt + (1 << 30)) % 2**32
+    for governed in (False, True):
+        wire.egress(c.from_guest(pattern(0, c.mss)))
+        wire.ingress(c.from_peer())
+        assert c.info()["capable"] == governed
+    n = Counted(wire)
+    c.guest_data(40 * c.mss)
+    assert n["policed_packets"] > 0
