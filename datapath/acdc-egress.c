@@ -64,6 +64,7 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
         /* The tail, and no sign of loss: a tail loss probe (RFC 8985).  Its
          * answer will tell. */
     } else {
+        acdc_flow_in(f)->reorders = false;
         acdc_flow_loss(ctx, f, &facts);
     }
 }
@@ -182,6 +183,7 @@ track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
     beyond = p->payload - (f->snd_nxt - snd_nxt);
     if (acdc_unlikely(beyond)) {
         in->tx_beyond += beyond;
+        acdc_law_keep_cut(&in->law);
     }
     if (acdc_unlikely(acdc_flow_is_deaf(f))) {
         acdc_flow_follow_deaf(f, p);

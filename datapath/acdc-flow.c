@@ -194,30 +194,51 @@ acdc_flow_take_first_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
     acdc_flow_time_next(f, 0);
 }
 
+/* Nothing was lost, unless the guest sent again. */
+void
+acdc_flow_fill_hole(const struct acdc_ctx *ctx, struct acdc_flow *f,
+                    const struct acdc_params *params, uint32_t window)
+{
+    struct acdc_facts facts;
+
+    acdc_flow_facts(ctx, f, params, &facts);
+    facts.window = window;
+    if (acdc_law_undo(&acdc_flow_in(f)->law, &facts)) {
+        acdc_flow_in(f)->reorders = true;
+    }
+}
+
 /* An ACK that carries SACK blocks says by them what arrived beyond a hole, and all of
  * it again each time: it counts for as many duplicate ACKs as full segments or blocks
  * that it says (RFC 6675 section 4, IsLost()).  One that says nothing new is no
  * duplicate (section 2), nor what came twice (D-SACK, RFC 2883). */
 bool
 acdc_flow_shows_loss(const struct acdc_ctx *ctx, struct acdc_flow *f,
-                     const struct acdc_pkt *p, bool duplicate)
+                     const struct acdc_pkt *p, bool duplicate, bool pass)
 {
+    struct acdc_flow_in *in = acdc_flow_in(f);
     unsigned int n = f->dupacks + duplicate;
 
     if (p->opt_flags & ACDC_O_SACK) {
         n = seq_after(acdc_pkt_sack_edge(p, f->snd_una, f->snd_nxt),
                       f->snd_una + ACDC_DUPTHRESH * (uint32_t) f->mss)
-            ? ACDC_DUPACKS_MAX
+            ? ACDC_DUPTHRESH
             : acdc_pkt_sacked_segments(p, f->snd_una, f->snd_nxt, f->mss);
     }
-    n = n < ACDC_DUPACKS_MAX ? n : ACDC_DUPACKS_MAX;
+    if (f->dupacks >= ACDC_DUPTHRESH) {
+        if (!pass || !in->reorders || ++f->dupacks < ACDC_DUPTHRESH_LATE) {
+            return false;
+        }
+        in->reorders = false;
+        return true;
+    }
     if (n <= f->dupacks) {
         return false;
     }
-    f->dupacks = n & ACDC_DUPACKS_MAX;
+    f->dupacks = (n < ACDC_DUPTHRESH ? n : ACDC_DUPTHRESH) & 7;
     /* What arrives shows that the guest's timer has no reason to expire. */
     f->active = (uint16_t) ctx->now_ms;
-    return n >= ACDC_DUPTHRESH;
+    return f->dupacks == ACDC_DUPTHRESH && !in->reorders;
 }
 
 void
@@ -237,6 +258,7 @@ acdc_flow_timeout(struct acdc_ctx *ctx, struct acdc_flow *f,
     struct acdc_flow_in *in = acdc_flow_in(f);
 
     ACDC_COUNT(ctx, TIMEOUTS, 1);
+    in->reorders = false;
     acdc_law_timeout(&in->law, facts);
     acdc_flow_time_next(f, facts->window);
     f->dupacks = 0;

@@ -23,6 +23,8 @@ enum {
     ACDC_RTO_MIN_MS = 10,           /* The least RTO tuned for datacenters. */
     ACDC_RTO_FIRST_MS = 1000,       /* RFC 6298, before there is a sample. */
     ACDC_DUPTHRESH = 3,             /* RFC 5681. */
+    ACDC_DUPTHRESH_LATE = 5,        /* After these, two windows of data delivered
+                                     * where the path was seen to reorder. */
     ACDC_SYN_PLAIN_MS = 1500,       /* So long after the first one a SYN goes
                                      * without option and ECT: something on the
                                      * path may not like them.  More than the
@@ -57,7 +59,6 @@ enum {
     ACDC_SAME_ENDS = 4,             /* Connections of a port that differ in VLANs
                                      * only: they are in one bucket. */
     ACDC_SYNS_MAX = 2,          /* Counters that stop there. */
-    ACDC_DUPACKS_MAX = 7,
     ACDC_PENDING_MAX = 0xffff,
     ACDC_SILENT_MAX = 0xffff,
     ACDC_SILENT_UNIT = 64,      /* Bytes, of acdc_flow_in.silent. */
@@ -150,7 +151,8 @@ struct acdc_flow {
     /* All that follows but 'port_key', and of the other part: 'lock'. */
     uint8_t state : 3;          /* enum acdc_flow_state. */
     uint8_t bad_feedback : 2;   /* Impossible reports in a row. */
-    uint8_t dupacks : 3;
+    uint8_t dupacks : 3;        /* Up to ACDC_DUPTHRESH, then see
+                                 * acdc_flow_shows_loss(). */
     uint16_t port_key;          /* acdc_port.idx times ACDC_N_KINDS, plus
                                  * ACDC_KIND_*.  Found by, immutable. */
     uint16_t mss;               /* Smaller of both MSS options. */
@@ -212,8 +214,10 @@ struct acdc_flow_in {
         struct {                /* After it: */
             uint16_t silent;    /* Acknowledged since the last feedback got,
                                  * up to ACDC_SILENT_MAX. */
-            uint16_t lost;      /* Payload sent and never received, when last
+            uint16_t lost : 15; /* Payload sent and never received, when last
                                  * known. */
+            uint16_t reorders : 1;      /* The path does, and since then nothing
+                                         * was lost. */
         };
     };
 };

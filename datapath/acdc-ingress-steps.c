@@ -164,8 +164,8 @@ note_lost(const struct steps *s)
         return true;
     }
     more = (f->flags & ACDC_F_DUPLICATES)
-           || (int16_t) (lost - in->lost) > 0;
-    in->lost = lost;
+           || (int16_t) ((lost - in->lost) << 1) > 0;
+    in->lost = lost & 0x7fff;
     return more;
 }
 
@@ -278,8 +278,8 @@ process_ack(struct steps *s)
     bool pure = !p->payload && !(p->tcp_flags & ACDC_TCP_FIN) && !s->fack;
     uint32_t acked = p->ack - f->snd_una, delivered, rtt_us = 0;
     unsigned int kind = 0;
-    bool hole = f->dupacks;
-    bool loss, more_lost;
+    unsigned int hole = f->dupacks;
+    bool loss, more_lost, pass = false;
 
     if (!is_valid_ack(s)) {
         ACDC_COUNT(s->ctx, ACK_INVALID, 1);
@@ -297,17 +297,21 @@ process_ack(struct steps *s)
     }
     if (acked) {
         take_ack(s, acked);
+        if (hole >= ACDC_DUPTHRESH) {
+            acdc_flow_fill_hole(s->ctx, f, s->params, window_of_data(s));
+        }
     }
     delivered = bytes_delivered(s, acked, hole, kind & IS_DUPLICATE);
     if (s->report != REPORT_GOOD) {
         go_without_report(s, acked, delivered);
     }
     if (acdc_law_deliver(&s->in->law, delivered)) {
+        pass = !(f->flags & ACDC_F_RTT_NEXT);
         rtt_us = acdc_flow_sample_rtt(s->ctx, f, s->params,
                                       window_of_data(s));
     }
     loss = f->snd_nxt != f->snd_una
-           && acdc_flow_shows_loss(s->ctx, f, p, kind & IS_DUPLICATE);
+           && acdc_flow_shows_loss(s->ctx, f, p, kind & IS_DUPLICATE, pass);
     more_lost = note_lost(s);
     if (acked || s->total || delivered || loss) {
         tell_law(s, acked, delivered, rtt_us, loss, more_lost);

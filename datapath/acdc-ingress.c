@@ -106,7 +106,7 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
                                                       ? left : in->law.wnd);
     }
     if (ack == f->snd_nxt) {
-        in->lost = lost_units(acdc_flow_tx_total(f) - total);
+        in->lost = lost_units(acdc_flow_tx_total(f) - total) & 0x7fff;
     }
     if (!acdc_law_usual_ack(&in->law, params, f->mss, acked, flight - acked,
                             new_ce, new_total)) {

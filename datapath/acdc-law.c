@@ -64,6 +64,7 @@ acdc_law_init(struct acdc_law *l, const struct acdc_facts *e,
 void
 acdc_law_switch(struct acdc_law *l, enum acdc_algorithm alg)
 {
+    acdc_law_keep_cut(l);
     l->alg = (unsigned int) alg & 7;
     memset(l->own, 0, sizeof l->own);
     if (acdc_cc(l) && acdc_cc(l)->init) {
@@ -152,6 +153,9 @@ acdc_law_ack(struct acdc_law *l, const struct acdc_facts *e)
 
     /* Asked of every ACK, as an algorithm may learn from it. */
     congested = is_congested(l, e);
+    if (congested && l->in_cut && !l->slow_start && l->undo_wnd) {
+        l->undo_marked = true;
+    }
     if (congested && !l->in_cut) {
         cut(l, e, ACDC_CAUSE_ECN);
         return true;
@@ -163,21 +167,64 @@ acdc_law_ack(struct acdc_law *l, const struct acdc_facts *e)
     return false;
 }
 
+static void
+set_alpha(struct acdc_law *l, uint32_t alpha)
+{
+    if (acdc_algorithm_has(l->alg, ACDC_CC_MARKS)) {
+        acdc_marks_set(l, alpha, acdc_marks_ce(l), acdc_marks_total(l));
+    }
+}
+
 bool
 acdc_law_loss(struct acdc_law *l, const struct acdc_facts *e)
 {
+    uint32_t wnd = l->wnd / ACDC_UNDO_UNIT;
+    uint32_t alpha = acdc_law_alpha(l);
+    bool first = l->slow_start && l->ssthresh == ACDC_WINDOW_MAX;
+    bool was_cut = l->in_cut;
+
     if (!acdc_cc(l) || l->in_loss) {
         return false;
     }
     l->in_loss = true;
-    if (acdc_algorithm_has(l->alg, ACDC_CC_MARKS)) {
-        acdc_marks_set(l, ACDC_FIX_ONE, acdc_marks_ce(l), acdc_marks_total(l));
-    }
-    if (l->in_cut) {
-        /* Cut already in this window of data. */
+    set_alpha(l, ACDC_FIX_ONE);
+    if (!was_cut) {
+        cut(l, e, ACDC_CAUSE_LOSS);
+    } else if (l->slow_start) {
+        /* A restart from idle; ssthresh has the memory. */
         return false;
     }
-    cut(l, e, ACDC_CAUSE_LOSS);
+    l->undo_wnd = (wnd < 1u << 22 ? wnd : (1u << 22) - 1) & 0x3fffff;
+    l->undo_alpha = (alpha * ACDC_UNDO_ALPHA >> ACDC_FIX_SHIFT) & ACDC_UNDO_ALPHA;
+    l->undo_slow_start = first;
+    l->undo_in_cut = was_cut;
+    return !was_cut;
+}
+
+bool
+acdc_law_undo(struct acdc_law *l, const struct acdc_facts *e)
+{
+    uint32_t wnd = l->undo_wnd * ACDC_UNDO_UNIT;
+    uint32_t alpha = ((uint32_t) l->undo_alpha << ACDC_FIX_SHIFT) / ACDC_UNDO_ALPHA;
+    bool first = l->undo_slow_start, was_cut = l->undo_in_cut;
+    bool marked = l->undo_marked;
+
+    if (!l->in_loss || !l->in_cut || l->slow_start || !wnd) {
+        return false;
+    }
+    acdc_law_avoid(l);
+    l->in_loss = false;
+    l->in_cut = was_cut;
+    set_alpha(l, alpha);
+    l->wnd = l->wnd > wnd ? l->wnd : wnd;
+    if (first) {
+        l->slow_start = true;
+        l->ssthresh = ACDC_WINDOW_MAX;
+    }
+    if (marked && !was_cut) {
+        cut(l, e, ACDC_CAUSE_ECN);
+    }
+    acdc_law_clamp(l, e);
     return true;
 }
 

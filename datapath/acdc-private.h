@@ -326,9 +326,13 @@ bool acdc_flow_take_excess(struct acdc_ctx *, struct acdc_flow *, uint32_t ack,
                            uint32_t total, uint32_t *new_ce,
                            uint32_t *new_total);
 /* Three duplicate ACKs, of which 'p' may be one, or as much beyond the hole in SACK
- * blocks. */
+ * blocks; where the path reorders only after one to two round trips more, as 'pass'
+ * tells: another window of data was delivered. */
 bool acdc_flow_shows_loss(const struct acdc_ctx *, struct acdc_flow *,
-                          const struct acdc_pkt *p, bool duplicate);
+                          const struct acdc_pkt *p, bool duplicate, bool pass);
+/* SND.UNA has passed the hole beyond which there was so much. */
+void acdc_flow_fill_hole(const struct acdc_ctx *, struct acdc_flow *,
+                         const struct acdc_params *, uint32_t window);
 /* Loss was inferred. */
 void acdc_flow_loss(struct acdc_ctx *, struct acdc_flow *,
                     const struct acdc_facts *);

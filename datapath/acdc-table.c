@@ -362,7 +362,7 @@ acdc_flow_set_state(const struct acdc_ctx *ctx, struct acdc_flow *f,
         f->state = (unsigned int) state & 7;
         if (handshake && !acdc_flow_in_handshake(f)) {
             /* They share memory with irs. */
-            in->silent = in->lost = 0;
+            in->silent = in->lost = in->reorders = 0;
             in->n_syns = 0;
         }
         count_state(ctx->tenant, state, 1);

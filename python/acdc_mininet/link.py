@@ -61,6 +61,11 @@ class Queue:
     with it there is no marking)."""
     jitter: float = 0
     """Seconds by which that is longer or shorter, at random; packets stay in order."""
+    late: float = 0
+    """Percent of the packets that wait here, at random for up to 'late_by', while the
+    others overtake them (netem; without 'delay')."""
+    late_by: float = 0
+    """Seconds."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +140,9 @@ def queue_lines(device: str, queue: Queue) -> list[str]:
         if queue.jitter:
             # With a rate, which here is too high to matter, netem keeps the order.
             leaf += f" {queue.jitter * 1e6:g}us rate {10 * queue.rate}bit"
+    elif queue.late:
+        half = f"{queue.late_by / 2 * 1e6:g}us"
+        leaf += f" netem limit 100000 delay {half} {half} reorder {100 - queue.late:g}%"
     elif queue.k:
         # A step at K.  The shortest average that tc accepts: half of it is
         # the present.  The bandwidth, by which it ages while the queue is

@@ -160,6 +160,31 @@ def test_data_both_ways(lab: Any) -> None:
     assert max(results.longest_pause(f) for f in result["flows"] if f["kind"] == "bulk") < 0.1
 
 
+@pytest.mark.parametrize(
+    "more", ["2 --ipv6", "5", "5 --stack reno --sysctl net.ipv4.tcp_recovery=0"]
+)
+def test_data_that_is_late_by_up_to_a_round_trip(lab: Any, more: str) -> None:
+    """Percent; recovery 0: guests without RACK."""
+    line = "late --acdc --rate 1gbit --delay 250 --mark 30280 --flows 2 --seconds 0.4 --late-by 600"
+    late = lab(f"{line} --late {more}")
+    assert_clean(late)
+    assert late["tcp"]["out_of_order"] > 100
+    assert late["goodput_mbps"] >= 0.9 * lab(f"{line} --late 0")["goodput_mbps"]
+    # Nothing was lost: it cuts again only for what the guest sends again.
+    assert counters(late)["cuts_loss"] <= 2 * len(late["flows"]) + late["tcp"]["retransmits"]
+    assert counters(late)["timeouts"] == 0
+
+
+def test_data_that_is_late_beside_loss(lab: Any) -> None:
+    """The windows are as small as where nothing is late: a buffer that drops, no marks."""
+    line = "late --acdc --rate 1gbit --delay 250 --flows 2 --seconds 0.4 --mark 0 --buffer 60000"
+    loss, both = lab(f"{line} --late 0"), lab(f"{line} --late 2 --late-by 500")
+    dropped = [sum(queue["drops"] for queue in run["queues"]) for run in (loss, both)]
+    assert 0 < dropped[1] < 1.3 * dropped[0]
+    assert both["rtt_us"]["p50"] < 1.1 * loss["rtt_us"]["p50"]
+    assert both["goodput_mbps"] > 0.9 * loss["goodput_mbps"]
+
+
 def test_sysctls_of_the_guests(lab: Any) -> None:
     """Without window scaling 64 KB a round trip are all there is."""
     line = "dumbbell --plain --flows 1 --seconds 0.1 --delay 200"

@@ -28,6 +28,8 @@ void driver_clamp(struct driver *);
 uint32_t driver_ack(struct driver *, uint32_t acked, uint32_t delivered,
                     uint32_t ce, uint32_t total, uint32_t rtt_us);
 uint32_t driver_loss(struct driver *);
+uint32_t driver_undo(struct driver *);
+void driver_sent_again(struct driver *);
 void driver_timeout(struct driver *);
 uint32_t driver_idle(struct driver *);
 uint32_t driver_wnd(const struct driver *);
@@ -138,6 +140,18 @@ driver_loss(struct driver *d)
 {
     note_window(d);
     return acdc_law_loss(&d->law, &d->facts);
+}
+
+uint32_t
+driver_undo(struct driver *d)
+{
+    return acdc_law_undo(&d->law, &d->facts);
+}
+
+void
+driver_sent_again(struct driver *d)
+{
+    acdc_law_keep_cut(&d->law);
 }
 
 void

@@ -30,7 +30,7 @@ def build(directory: Path) -> ctypes.CDLL:
     )
     dll = ctypes.CDLL(str(library))
     dll.driver_new.restype = ctypes.c_void_p
-    for name in ("ack", "loss", "idle", "wnd", "ssthresh", "alpha"):
+    for name in ("ack", "loss", "undo", "idle", "wnd", "ssthresh", "alpha"):
         getattr(dll, f"driver_{name}").restype = ctypes.c_uint32
     return dll
 
@@ -89,6 +89,12 @@ class Engine:
 
     def loss(self) -> bool:
         return bool(self._call("loss"))
+
+    def undo(self) -> bool:
+        return bool(self._call("undo"))
+
+    def sent_again(self) -> None:
+        self._call("sent_again")
 
     def timeout(self) -> None:
         self._call("timeout")

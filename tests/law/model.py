@@ -27,6 +27,10 @@ What the description leaves open is read as follows.
   window stays.  Either way the cut is held.  The coin is a function of snd_nxt
   and of a number of the flow's own, and of alpha in fixed point, bit for bit as
   the engine has it: 'alpha_bits' is the engine's, which is compared by itself.
+- Undo (RFC 4015): until the cut that holds at a loss is over, and if that loss was
+  first in its hold, it can be taken back, with what it did to alpha.  What is kept for that is rounded down: the window to 256
+  bytes, alpha to 1/127.  Slow start comes back if it was the first one.  Marks that came
+  meanwhile then cut, unless the hold is one of marks.
 - Slow start is a state, which a timeout or a restart begins and ssthresh or a cut
   ends; congestion avoidance has no ssthresh.
 - Restart after idle: at most the initial window; slow start to 3/4 of the window
@@ -67,6 +71,17 @@ def flight(n: int) -> int:
 
 
 @dataclass
+class Undo:
+    """What a loss changed."""
+
+    wnd: int
+    alpha: int  # Of ONE.
+    first: bool  # Slow start that nothing had ended before.
+    held: bool  # By marks, already.
+    marked: bool = False  # Since.
+
+
+@dataclass
 class Law:
     """What dctcp and reno have in common; reno has no alpha: it halves."""
 
@@ -89,6 +104,7 @@ class Law:
     most_in_flight: int = 64
     cut_end: int | None = None
     loss_end: int | None = None
+    undoes: Undo | None = None
     below_floor: bool = False
     one_segment: bool = False  # Is acknowledged at once.
     salt: int = 0
@@ -182,7 +198,7 @@ class Law:
             self.round_end = window
             self.most_in_flight = flight(self.nxt - self.una)
         if self.cut_end is not None and self.delivered > self.cut_end:
-            self.cut_end = None
+            self.cut_end = self.undoes = None
         if self.loss_end is not None and self.delivered > self.loss_end:
             self.loss_end = None
         if marked and not self.held:
@@ -192,6 +208,8 @@ class Law:
             if self.loss_end is not None:
                 self.loss_end = window
             return True
+        if marked and self.undoes and self.held:
+            self.undoes.marked = True
         if acked and not self.held and self.limited(most):
             self.grow(acked)
             self.clamp()
@@ -218,15 +236,45 @@ class Law:
     def loss(self) -> bool:
         if self.loss_end is not None:
             return False
+        first = self.slow_start and self.threshold == WINDOW_MAX
+        alpha = (self.alpha_bits * 127 >> 20 << 20) // 127
+        undoes = Undo(int(self.wnd) // 256 * 256, alpha, first, self.held)
         self.alpha = Fraction(1)
         self.rounds = 0
         self.coarse = False
         if self.cut_end is not None:
             self.loss_end = self.cut_end
+            self.undoes = None if self.slow_start else undoes
             return False
         self.cut()
+        self.undoes = undoes
         self.loss_end = self.cut_end
         return True
+
+    def undo(self) -> bool:
+        was, self.undoes = self.undoes, None
+        if not was or not was.wnd:
+            return False
+        window = self.window()
+        self.alpha_bits = was.alpha
+        self.alpha = Fraction(was.alpha, ONE)
+        self.rounds = 0
+        self.coarse = False
+        self.wnd = max(self.wnd, Fraction(was.wnd))
+        self.loss_end = None
+        self.acked_in_avoidance = 0
+        if was.first:
+            self.slow_start = True
+            self.threshold = Fraction(WINDOW_MAX)
+        if not was.held:
+            self.cut_end = None
+            if was.marked:
+                self.cut(True, window)
+        self.clamp()
+        return True
+
+    def sent_again(self) -> None:
+        self.undoes = None
 
     def timeout(self) -> None:
         end = max(self.window(), self.loss_end or 0, self.cut_end or 0)
@@ -236,7 +284,7 @@ class Law:
         self.wnd = Fraction(self.mss)
         self.below_floor = True
         self.most_in_flight = 64
-        self.cut_end = None
+        self.cut_end = self.undoes = None
         self.loss_end = end
         self.clamp()
 
@@ -248,6 +296,7 @@ class Law:
         most = self.wnd * 3 / 4
         self.threshold = max(self.threshold, most) if self.slow_start else most
         self.slow_start = True
+        self.undoes = None
         self.wnd = Fraction(restart)
         self.most_in_flight = 64
         self.clamp()

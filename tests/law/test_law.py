@@ -36,7 +36,7 @@ BETAS = [Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(1)]
 GAINS = [Fraction(1, 16), Fraction(1, 4), Fraction(1, 256), Fraction(1), Fraction(3, 1 << 20)]
 EVENTS = [
     "round", "round", "round", "send", "send", "ack", "ack", "ack", "part", "feedback",
-    "loss", "timeout", "idle", "policy", "prompt",
+    "loss", "loss", "undo", "undo", "again", "timeout", "idle", "policy", "prompt",
 ]  # fmt: skip
 # The model's own rounding, times any window.
 EPSILON = Fraction(1, 1 << 100)
@@ -70,7 +70,7 @@ class Pair:
         self.engine.salt(salt)
         self.now = 0xFFFFF000
         self.cuts = self.reductions = 0
-        self.growths = 0
+        self.growths = self.undone = 0
         self._policy(params)
         self._env()
         self.engine.init(algorithm)
@@ -155,12 +155,24 @@ class Pair:
 
     def loss(self) -> None:
         before = self.model.wnd
+        self.model.alpha_bits = self.engine.alpha
         cut = self.model.loss()
         self._env()
         assert self.engine.loss() == cut
         if not self.exact:
             assert self.engine.alpha >= ONE - 64 or not cut
         self.compare("loss", before, cut)
+
+    def undo(self) -> None:
+        before = self.model.wnd
+        was = self.model.undoes
+        undone = self.model.undo()
+        self._env()
+        assert self.engine.undo() == undone
+        self.undone += undone
+        cut = bool(was and was.marked and not was.held)
+        self.compare("undo", max(before, Fraction(was.wnd)) if was else before, cut)
+        assert cut or self.engine.wnd >= before
 
     def timeout(self) -> None:
         before = self.model.wnd
@@ -222,6 +234,11 @@ class Pair:
                 self.ack(0, x % (total + 1), total, total)
             elif name == "loss" and in_flight:
                 self.loss()
+            elif name == "undo":
+                self.undo()
+            elif name == "again":
+                self.model.sent_again()
+                self.engine.sent_again()
             elif name == "timeout" and in_flight:
                 self.timeout()
             elif name == "idle" and not in_flight:
@@ -292,6 +309,7 @@ def test_long(dll: CDLL, algorithm: str, beta: Fraction, gain: Fraction) -> None
     pair.run([(rng.choice(EVENTS), rng.getrandbits(30), rng.getrandbits(30)) for _ in range(2000)])
     assert pair.cuts > 100
     assert pair.growths > 100
+    assert pair.undone > 5
 
 
 @pytest.mark.parametrize("beta", BETAS, ids=str)

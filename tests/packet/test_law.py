@@ -181,6 +181,7 @@ def test_three_duplicate_acks_are_loss(wire: Wire, ip: Encap, beta: float) -> No
     assert n["cuts_loss"] == 0
     wire.ingress(dup)
     assert n["cuts_loss"] == 1
+    wire.egress(c.from_guest(pattern(c.mss, c.mss), seq=c.guest_isn + 1 + c.mss))
     got = c.peer_ack(c.mss)
     assert offered(c, got) < 7 * c.mss
     assert n["cuts_ecn"] == 0

@@ -266,3 +266,152 @@ def test_segments_held_back(wire: Wire, ip: Encap, capable: bool, segments: int)
         assert window >= c.mss
     assert n["cuts_ecn"] >= 10 // segments
     assert c.info()["wnd"] <= 3 * c.mss
+
+
+class Overtaken:
+    """Of 20 segments of the guest the first is overtaken by the next ones, of which the
+    peer tells by SACK or by duplicate ACKs."""
+
+    def __init__(self, c: Conn, sacked: bool) -> None:
+        self.c, self.sacked = c, sacked
+        self.marked = 0
+        self.first = c.guest_acked
+        c.guest_data(20 * c.mss)
+        self.before = c.info()
+
+    def tell(self, segments: int = 3, marked: int = 0) -> None:
+        """That so many have arrived behind it."""
+        c = self.c
+        first = self.first // c.mss
+        self.marked += marked * c.mss
+        ack: dict[str, Any] = {"ack": c.guest_isn + 1 + self.first}
+        if self.sacked:
+            ack["options"] = sack(c, (first + 1, first + 1 + segments))[2:]
+        if c.capable:
+            ack["fb"] = (c.fb_ecn + self.marked, self.first + segments * c.mss)
+        c.wire.ingress(*[c.from_peer(**ack)] * (1 if self.sacked else segments))
+
+    def again(self) -> None:
+        """The guest sends it again."""
+        c = self.c
+        data = pattern(self.first, c.mss)
+        c.wire.egress(c.from_guest(data, seq=c.guest_isn + 1 + self.first))
+
+    def fill(self, again: bool = False, segments: int = 20) -> dict[str, Any]:
+        """It has arrived, and so many in all."""
+        c = self.c
+        total = self.first + (segments + again) * c.mss
+        fb = (c.fb_ecn + self.marked, total) if c.capable else None
+        c.peer_ack(segments * c.mss, marked=self.marked, fb=fb)
+        return c.info()
+
+
+sacked = pytest.mark.parametrize("sacked", [True, False])
+capable = pytest.mark.parametrize("capable", [True, False])
+
+
+@capable
+@sacked
+def test_what_is_only_late_is_no_loss(wire: Wire, ip: Encap, capable: bool, sacked: bool) -> None:
+    """The window, slow start and alpha are as before."""
+    c = governed(wire, ip, capable)
+    n = Counted(wire)
+    late = Overtaken(c, sacked)
+    before = late.before
+    late.tell()
+    held = c.info()
+    assert n["cuts_loss"] == 1
+    assert held["wnd"] < 0.6 * before["wnd"]
+    after = late.fill()
+    assert after["wnd"] >= before["wnd"] - 256
+    assert after["ssthresh"] == before["ssthresh"] > after["wnd"]
+    if capable:
+        assert held["alpha"] == 1
+        assert before["alpha"] - 0.12 < after["alpha"] <= before["alpha"]
+    # From now on that is known.
+    for _ in range(3):
+        late = Overtaken(c, sacked)
+        late.tell()
+        assert c.info()["wnd"] == late.before["wnd"]
+        late.fill()
+    assert n["cuts_loss"] == 1
+    assert n["timeouts"] == 0
+
+
+def wait(c: Conn) -> Overtaken:
+    """On a path that reorders; one segment is overtaken."""
+    late = Overtaken(c, True)
+    late.tell()
+    late.fill()
+    late = Overtaken(c, True)
+    late.tell()
+    return late
+
+
+@capable
+def test_what_does_not_come_for_two_round_trips_is_lost(
+    wire: Wire, ip: Encap, capable: bool
+) -> None:
+    """Also on a path that reorders, and whatever the guest does of it."""
+    c = governed(wire, ip, capable)
+    late = wait(c)
+    n = Counted(wire)
+    passed = 3
+    for _ in range(4):
+        c.guest_data(20 * c.mss)
+        for _ in range(4):
+            passed += 5
+            late.tell(passed)
+    assert n["cuts_loss"] == 1
+    assert passed == 83
+
+
+@capable
+def test_what_the_guest_sends_again_is_lost(wire: Wire, ip: Encap, capable: bool) -> None:
+    """At once where the path reorders; and then the path is not taken for one that does."""
+    c = governed(wire, ip, capable)
+    late = wait(c)
+    n = Counted(wire)
+    late.again()
+    assert n["cuts_loss"] == 1
+    assert late.fill(again=True, segments=8)["wnd"] < 0.6 * late.before["wnd"]
+    c.peer_ack(fb=(0, c.guest_sent + c.mss) if capable else None)
+    c.guest_data(40 * c.mss)
+    c.peer_ack(fb=(0, c.guest_sent + c.mss) if capable else None)
+    late = Overtaken(c, True)
+    late.tell(4)
+    assert n["cuts_loss"] == 2
+
+
+@pytest.mark.parametrize("more", [0, 1])
+@capable
+def test_a_cut_stays_if_the_guest_sent_again(
+    wire: Wire, ip: Encap, capable: bool, more: int
+) -> None:
+    """Also in a segment with new data behind it."""
+    c = governed(wire, ip, capable)
+    late = Overtaken(c, True)
+    late.tell()
+    if more:
+        data = pattern(c.guest_sent - 100, 101)
+        wire.egress(c.from_guest(data, seq=c.guest_nxt - 100))
+        c.guest_nxt += 1
+    else:
+        late.again()
+    assert late.fill(again=not more, segments=4)["wnd"] < 0.6 * late.before["wnd"]
+
+
+def test_marks_count_where_a_cut_is_taken_back(wire: Wire, ip: Encap) -> None:
+    c = governed(wire, ip, True)
+    n = Counted(wire)
+    late = Overtaken(c, True)
+    before = late.before
+    late.tell()
+    late.tell(6, marked=3)
+    assert n["cuts_ecn"] == 0
+    after = late.fill(segments=8)
+    assert after["alpha"] <= before["alpha"]
+    # By alpha / 2.
+    want = before["wnd"] * (1 - before["alpha"] / 2)
+    assert want * 0.98 < after["wnd"] < want * 1.1
+    assert after["ssthresh"] == after["wnd"], "slow start is over"

@@ -86,14 +86,24 @@ class LabTopo(Topo):
                 addr2=mac(3, i),
                 params1=self._underlay(i, 1),
                 params2=self._underlay(i, 2),
-                **self._trunk_class(),
+                **self._trunk_class(trunk.late),
             )
 
     def _underlay(self, trunk: int, side: int) -> dict[str, Any]:
         return {"ip": f"{underlay(trunk, side)}/30"} if self.options.tunnel else {}
 
-    def _trunk_class(self) -> dict[str, Any]:
+    def _trunk_class(self, late: bool) -> dict[str, Any]:
         mtu = self.options.mtu + (ENCAPSULATION if self.options.tunnel else 0)
+        if late:
+            # So fast that nothing waits: netem would send it in another order.
+            rate = 10 * int(self.options.rate)
+            by = {"late": self.options.late, "late_by": self.options.late_by}
+            return {
+                "cls": am.BatchLink,
+                "queue": self._queue(marks=False, rate=rate, **by),
+                "back": self._queue(marks=False, rate=rate, delay=2 * self.options.delay),
+                "mtu": mtu,
+            }
         queue = self._queue(marks=True, frame=mtu + HEADERS)
         if queue.k and not self.exact and not am.has_red():
             return {"cls": am.MarkingLink, "queue": queue, "mtu": mtu}

@@ -31,6 +31,8 @@ class Options:
     delay: float = 20e-6  # s, one way, at each guest's link
     spread: float = 0  # s, by which the senders' delays differ, evenly around 'delay'
     jitter: float = 0  # s, by which each packet's delay differs, either way
+    late: float = 1  # percent of the data that is late in scenario late
+    late_by: float = 40e-6  # s, by up to so much
     buffer: int = 2_000_000  # bytes, of each switch port
     mark: int = 65 * 1514  # K in bytes; 0: no marking
     offload: bool = False  # TSO, GSO and GRO on
@@ -71,6 +73,7 @@ class Trunk:
 
     a: str
     b: str
+    late: bool = False  # From a to b some packets are late, from b to a all by 2 Options.delay.
 
 
 @dataclasses.dataclass
@@ -173,6 +176,18 @@ def dumbbell(options: Options) -> Plan:
     """N senders, one bottleneck, N receivers (the paper's first topology; default 5)"""
     count = options.flows or 5
     return between(pairs(options, count), bulk_pairs(options, count))
+
+
+@scenario
+def late(options: Options) -> Plan:
+    """dumbbell, --late percent of the data are overtaken by what follows (default 1)"""
+    count = options.flows or 1
+    plan = between(pairs(options, count), bulk_pairs(options, count))
+    plan.switches.insert(1, "core")
+    for host in plan.hosts:
+        host.delay = 0  # All of it on the way back, behind the vSwitches.
+    plan.trunks[:] = [Trunk("left", "core"), Trunk("core", "right", late=True)]
+    return plan
 
 
 @scenario
