@@ -325,13 +325,12 @@ is_pure_ack(const struct acdc_pkt *p)
                                             | ACDC_TCP_RST));
 }
 
-/* Whether 'p' may have to report something. */
+/* Whether 'p' may have to report something: news come with data. */
 static inline bool
 may_report(const struct acdc_flow *f, const struct acdc_pkt *p)
 {
     return (p->tcp_flags & (ACDC_TCP_ACK | ACDC_TCP_RST)) == ACDC_TCP_ACK
-           && (f->rx_pending || (f->flags & ACDC_F_RX_NEWS)
-               || is_pure_ack(p));
+           && (f->rx_pending || !p->payload);
 }
 
 /* Reports to the sending side what arrived here: on a pure ACK always, on
@@ -501,7 +500,7 @@ static void
 egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 {
     const struct acdc_params *params = acdc_flow_params(ctx, f);
-    uint32_t last = f->snd_nxt;
+    uint32_t last;
 
     if (acdc_unlikely(f->seen != ctx->seen)) {
         see_first(ctx, f, params, p);
@@ -512,7 +511,7 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     }
     if (!(f->flags & ACDC_F_LAW)) {
         /* The handshake was not answered yet: a RST, or nonsense. */
-        acdc_flow_note_end(ctx, f, p, last);
+        acdc_flow_note_end(ctx, f, p, f->snd_nxt);
         return;
     }
     if (is_optimistic(f, p) && !excuse(ctx, f, p)
@@ -520,6 +519,7 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         p->verdict = ACDC_DROP;
         return;
     }
+    last = f->snd_nxt;
     if (!track_data(ctx, f, params, p)) {
         return;
     }

@@ -164,9 +164,6 @@ acdc_flow_sample_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
     struct acdc_flow_in *in = acdc_flow_in(f);
     bool pending = f->flags & ACDC_F_RTT_PENDING;
 
-    if (f->flags & ACDC_F_RTT_NEXT) {
-        return 0;               /* Nothing was sent since. */
-    }
     acdc_flow_time_next(f, window);
     if (!pending) {
         return 0;

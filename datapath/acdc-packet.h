@@ -32,17 +32,15 @@
         uint32_t vids;          /* VLANs that it is in, but for ACDC_KIND_4: the \
                                  * first two VIDs that are not 0, 12 bits     \
                                  * each. */                                   \
-        union {                 /* See acdc_table_find(). */                  \
-            const acdc_link *bucket;                                          \
-            struct acdc_flow *flow;                                           \
-        };                                                                    \
+        const acdc_link *bucket;        /* Of acdc_ctx.table. */              \
+        struct acdc_flow *flow;         /* See acdc_table_find(). */          \
     };
 #ifdef ACDC_H
 #error "acdc-packet.h comes before acdc.h"
 #endif
 #include "acdc.h"
 ACDC_STATIC_ASSERT(sizeof(struct acdc_pkt)
-                   == offsetof(struct acdc_pkt, opaque) + 8 * sizeof(uint64_t));
+                   == offsetof(struct acdc_pkt, opaque) + 9 * sizeof(uint64_t));
 
 /* acdc_pkt.opt_flags: what acdc_pkt_parse() found among the TCP options, and
  * whether the rest of the TCP header was as most are: edits do not note that. */

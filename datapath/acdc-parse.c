@@ -301,6 +301,13 @@ acdc_pkt_parse_unusual(struct acdc_pkt *p, uint16_t exid)
         return acdc_pkt_parse_tcp(p, exid, 6, ACDC_ETH_HLEN, ACDC_IP6_HLEN,
                                   ACDC_IP6_HLEN + (uint32_t) acdc_get16(ip + 4));
     }
+    if (acdc_likely(acdc_pkt_is_plain4(p, ACDC_IPPROTO_UDP, 0)
+                    && acdc_get16(p->data + ACDC_ETH_HLEN + 2)
+                       >= ACDC_IP4_HLEN)) {
+        p->l3_ofs = ACDC_ETH_HLEN;
+        p->l4_ofs = ACDC_ETH_HLEN + ACDC_IP4_HLEN;
+        return ACDC_C_UNTOUCHED_NOT_TCP;
+    }
     why = parse_network(p, &ip_hlen, &ip_len);
     if (why != ACDC_N_COUNTERS) {
         return why;

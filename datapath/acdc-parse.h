@@ -20,24 +20,30 @@ enum acdc_counter acdc_pkt_need(struct acdc_pkt *p, uint32_t n);
 /* Any TCP options. */
 enum acdc_counter acdc_pkt_walk_options(struct acdc_pkt *p, uint16_t exid);
 
-/* Whether 'p' is what most packets are: an Ethernet frame without VLAN tags, TCP
- * over IPv4 without IP options and no fragment, all of that and of the shortest TCP
- * header at hand. */
+/* Whether 'p' is an Ethernet frame without VLAN tags, IPv4 of 'protocol' without IP
+ * options and no fragment, with all of that and 'len' bytes at hand. */
 static ACDC_ALWAYS_INLINE bool
-acdc_pkt_is_usual(const struct acdc_pkt *p)
+acdc_pkt_is_plain4(const struct acdc_pkt *p, uint8_t protocol, uint32_t len)
 {
     const uint8_t *ip = p->data + ACDC_ETH_HLEN;
 
     /* Two fields at once: Ethernet type, version and length of the header, then
      * TOS; fragment, then TTL, and protocol. */
     return !(p->ethertype | p->tag_type)
-           && p->hlen >= ACDC_ETH_HLEN + ACDC_IP4_HLEN + ACDC_TCP_HLEN
+           && p->hlen >= ACDC_ETH_HLEN + ACDC_IP4_HLEN + len
            && (acdc_load32(ip - 2) & ACDC_BE32(0xffffff00u))
               == ACDC_BE32((uint32_t) ACDC_ETHERTYPE_IP4 << 16
                            | (4 << 4 | ACDC_IP4_HLEN / 4) << 8)
            && (acdc_load32(ip + 6)
                & ACDC_BE32((uint32_t) ACDC_IP4_FRAGMENT << 16 | 0xff))
-              == ACDC_BE32((uint32_t) ACDC_IPPROTO_TCP);
+              == ACDC_BE32((uint32_t) protocol);
+}
+
+/* What most packets are. */
+static ACDC_ALWAYS_INLINE bool
+acdc_pkt_is_usual(const struct acdc_pkt *p)
+{
+    return acdc_pkt_is_plain4(p, ACDC_IPPROTO_TCP, ACDC_TCP_HLEN);
 }
 
 static ACDC_ALWAYS_INLINE void
@@ -123,10 +129,7 @@ acdc_pkt_parse_tcp(struct acdc_pkt *p, uint16_t exid, unsigned int ip_version,
                       > p->hlen - l4_ofs - ACDC_TCP_HLEN)) {
         why = tcp_hlen < ACDC_TCP_HLEN ? ACDC_C_UNTOUCHED_LENGTH
                                        : acdc_pkt_need(p, l4_ofs + tcp_hlen);
-        if (why != ACDC_N_COUNTERS) {
-            return why;
-        }
-        tcp = acdc_pkt_tcp(p);
+        return why == ACDC_N_COUNTERS ? acdc_pkt_parse_unusual(p, exid) : why;
     }
     if (payload > p->len - l4_ofs - tcp_hlen) {
         return ACDC_C_UNTOUCHED_LENGTH;

@@ -216,17 +216,25 @@ struct others {
     unsigned int n;
 };
 
+static inline const acdc_link *
+bucket_of(const struct acdc_table *t, const struct acdc_ctx *ctx,
+          const struct acdc_pkt *p)
+{
+    uint64_t addrs = p->ip_version == 6 ? p->addrs & ACDC_ADDRS6 : p->addrs;
+
+    return acdc_likely(t == ctx->table)
+           ? p->bucket
+           : &t->buckets[acdc_hash(ctx->basis, p->ports, addrs) & t->mask];
+}
+
 static ACDC_ALWAYS_INLINE struct acdc_flow *
 lookup_in(const struct acdc_table *t, const struct acdc_ctx *ctx,
           const struct acdc_pkt *p, const struct acdc_flow *but,
           struct others *others)
 {
-    uint32_t hash = acdc_hash(ctx->basis, p->ports,
-                              p->ip_version == 6 ? p->addrs & ACDC_ADDRS6
-                                                 : p->addrs);
     struct acdc_flow *f;
 
-    for (f = acdc_link_load(&t->buckets[hash & t->mask]); f;
+    for (f = acdc_link_load(bucket_of(t, ctx, p)); f;
          f = acdc_link_load(&f->next)) {
         if (acdc_unlikely(f == but)) {
             continue;

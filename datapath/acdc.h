@@ -204,7 +204,7 @@ struct acdc_pkt {
 
     /* The engine's own: only acdc-packet.h says what. */
     union {
-        uint64_t opaque[8];
+        uint64_t opaque[9];
         ACDC_PKT_ENGINE
     };
 };
