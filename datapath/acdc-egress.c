@@ -118,8 +118,9 @@ follow_data(struct acdc_ctx *ctx, struct acdc_flow *f,
         /* A keep-alive or a very late copy. */
         return;
     }
-    if (acdc_flow_is_deaf(f) ? !seq_plausible(end, f->snd_nxt)
-                             : seq_after(end, f->peer_edge + f->mss + 1)) {
+    if (acdc_unlikely(acdc_flow_is_deaf(f))
+        ? !acdc_flow_follow_deaf(f, p, end)
+        : seq_after(end, f->peer_edge + f->mss + 1)) {
         /* Beyond what the peer itself can accept: it will not arrive.  A
          * guest cannot move snd_nxt, and with it the end of a cut, as far
          * away as it likes. */
@@ -184,9 +185,6 @@ track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (acdc_unlikely(beyond)) {
         in->tx_beyond += beyond;
         acdc_law_keep_cut(&in->law);
-    }
-    if (acdc_unlikely(acdc_flow_is_deaf(f))) {
-        acdc_flow_follow_deaf(f, p);
     }
     return true;
 }

@@ -347,7 +347,9 @@ void acdc_flow_timeout(struct acdc_ctx *, struct acdc_flow *,
  * data that did not come. */
 void acdc_flow_note_sent(struct acdc_ctx *, struct acdc_flow *,
                          const struct acdc_params *);
-void acdc_flow_follow_deaf(struct acdc_flow *, const struct acdc_pkt *);
+/* Whether data up to 'end' is followed. */
+bool acdc_flow_follow_deaf(struct acdc_flow *, const struct acdc_pkt *,
+                           uint32_t end);
 /* Something came for a flow with ACDC_F_UNHEARD; 'near': whether its ACK number is
  * plausible.  Returns whether it is now. */
 bool acdc_flow_hear(struct acdc_ctx *, struct acdc_flow *,

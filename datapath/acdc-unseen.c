@@ -69,15 +69,20 @@ is_heard_place(const struct acdc_flow *f, uint32_t sent, uint32_t received)
 
 /* What the guest sends as long as nothing is heard is followed, no further than
  * sequence numbers can be compared. */
-void
-acdc_flow_follow_deaf(struct acdc_flow *f, const struct acdc_pkt *p)
+bool
+acdc_flow_follow_deaf(struct acdc_flow *f, const struct acdc_pkt *p,
+                      uint32_t end)
 {
     if ((p->tcp_flags & ACDC_TCP_ACK) && is_heard_place(f, p->seq, p->ack)) {
         acdc_flow_in(f)->unheard = 1;
     }
-    if (f->snd_nxt - f->snd_una > ACDC_PLAUSIBLE) {
-        f->snd_una = f->snd_nxt - ACDC_PLAUSIBLE;
+    if (!seq_plausible(end, f->snd_nxt)) {
+        return false;
     }
+    if (seq_after(end - ACDC_PLAUSIBLE, f->snd_una)) {
+        f->snd_una = end - ACDC_PLAUSIBLE;
+    }
+    return true;
 }
 
 /* Of a deaf flow it is not known how far both ends are, and it may be wrong what the
