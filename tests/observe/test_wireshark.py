@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path as File
 from typing import Any
 
@@ -71,7 +72,7 @@ def real(path: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[File, di
         flows = {}
         for port in (PORT, MARKED_PORT):
             path.transfer(port, 2 * MB)
-            flows[port] = wait_for("its end", lambda port=port: closed_flow(path, port))
+            flows[port] = wait_for("its end", partial(closed_flow, path, port))
         # Those sent again are of the same connection and direction.
         ends = ("tcp.srcport", "tcp.dstport")
         fin = "tcp.flags.fin == 1"
