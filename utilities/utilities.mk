@@ -7,6 +7,22 @@ sbin_SCRIPTS = \
 	utilities/acdc-exporter \
 	utilities/acdc-top
 
+# With libpcap.  The engine's parser and its law are compiled once more.
+if HAVE_PCAP
+sbin_SCRIPTS += build/acdc-trace utilities/acdc-trace-plot
+endif
+trace_objects = $(patsubst %.c,build/trace/%.o, \
+	$(addprefix utilities/acdc-trace/,$(notdir $(wildcard $(srcdir)/utilities/acdc-trace/*.c))) \
+	$(addprefix datapath/,acdc-parse.c acdc-law.c $(notdir $(wildcard $(srcdir)/datapath/acdc-cc-*.c))))
+
+build/trace/%.o: %.c
+	@$(MKDIR_P) $(@D)
+	$(call unit_quiet,CC    )$(CC) -I$(srcdir)/datapath -DACDC_VERSION='"$(VERSION)"' \
+	  $(CPPFLAGS) $(ACDC_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+build/acdc-trace: $(trace_objects)
+	$(call unit_quiet,CCLD  )$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -lpcap $(LIBS)
+-include $(wildcard build/trace/*/*.d build/trace/*/*/*.d)
+
 # Their packages are in tool_packages.  What counters count is in the engine's list.
 nobase_pkgdata_DATA = datapath/acdc-counters.h
 

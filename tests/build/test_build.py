@@ -519,6 +519,8 @@ def test_install(tmp_path: Path) -> None:
     (exporter,) = tmp_path.rglob("sbin/acdc-exporter")
     assert "Prometheus" in succeed(exporter, "--help", cwd=tmp_path)
     assert "Nagios" in succeed(exporter.with_name("acdc-check"), "--help", cwd=tmp_path)
+    assert "acdc-trace " in succeed(exporter.with_name("acdc-trace"), "--version", cwd=tmp_path)
+    assert "Draws" in succeed(exporter.with_name("acdc-trace-plot"), "--help", cwd=tmp_path)
     prefix = exporter.parents[1]
     assert (prefix / "share/acdc/datapath/acdc-counters.h").exists()
     for name in ("wireshark/plugins/acdc.lua", "acdc_scapy/__init__.py"):

@@ -79,7 +79,8 @@ def test_page_has_the_options_of_help(pages: Path, program: str) -> None:
     page = pages / f"{program}.8"
     assert warnings(page) == ""
     text = as_text(page)
-    usage = run(ROOT / "utilities" / program, "--help")
+    compiled = (ROOT / "utilities" / program).is_dir()
+    usage = run((BUILD / "build" if compiled else ROOT / "utilities") / program, "--help")
     found = options(text[text.index("OPTIONS") : text.index("EXIT STATUS")])
     assert found == options(usage)
     assert "--help" in found

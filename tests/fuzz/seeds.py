@@ -86,6 +86,30 @@ ENGINES = {
     "windows-in-other-units": b"\1" + handshake(0) + data(0, True) * 3,
 }
 
+# fuzz-trace.c: how to print, then segments and frames.
+
+
+def traced(back: bool, flags: int, seq: int, ack: int, size: int, bits: int, ce: int = 0) -> bytes:
+    """Of 100 bytes 'seq' and 'ack', of 30 'size'."""
+    fields = [back, flags, 50 + seq, 50 + ack, size, 1, 0, bits, 7, 36, ce, 30 + ack]
+    return bytes([18, *fields])
+
+
+BOTH, ACK = 0x60 | 16, 0x10
+TALK = (
+    traced(False, 2, 0, 0, 0, BOTH)
+    + traced(True, 0x12, 0, 0, 0, BOTH)
+    + b"".join(
+        traced(False, ACK, i * 14, 0, 48, 2) + traced(True, ACK, 0, i * 14 + 14, 0, 8, i)
+        for i in range(8)
+    )
+)
+TRACES = {
+    "conversation": b"\0" + TALK,
+    "again": b"\1" + TALK + traced(False, ACK, 56, 0, 48, 2) * 2,
+    "frames": b"\2" + b"".join(bytes([128 + len(p) - 7]) + p[7:] for p in PACKETS.values()),
+}
+
 
 def pack(folder: Path, file: Path) -> None:
     inputs = sorted((path.read_bytes() for path in folder.iterdir()), key=lambda x: (len(x), x))
@@ -98,6 +122,7 @@ def unpack(directory: Path) -> None:
         "packet": PACKETS,
         "engine": ENGINES,
         "netlink": {},
+        "trace": TRACES,
     }
     for file in CORPUS.glob("*.txt"):
         seeds = written.setdefault(file.stem, {})

@@ -31,7 +31,9 @@ def check(target: str, run: subprocess.Popen[str]) -> None:
     assert int(runs[1]) > 1000
 
 
-@pytest.mark.parametrize(("target", "part"), [("match", 0.1), ("packet", 0.2), ("netlink", 0.3)])
+@pytest.mark.parametrize(
+    ("target", "part"), [("match", 0.1), ("packet", 0.2), ("trace", 0.2), ("netlink", 0.3)]
+)
 def test_fuzz(
     fuzzer: Callable[[str, float], subprocess.Popen[str]], target: str, part: float
 ) -> None:

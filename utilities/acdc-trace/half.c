@@ -1,0 +1,643 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* One direction at one tap: data of 'end', and what the other end says of it. */
+
+#include "trace.h"
+
+#include <stdlib.h>
+
+enum {
+    RESYNC = 1 << 24,           /* A jump of sequence numbers that no network
+                                 * holds: packets are missing. */
+};
+/* Data that comes later than what is behind it: reordered if by no more than this,
+ * or a round-trip time; else sent again. */
+#define REORDER_NS (3 * NS_PER_MS)
+/* What comes so long after all else was a timer's doing; and see timer_wait(). */
+#define TIMER_NS (10 * NS_PER_MS)
+/* Linux's least retransmission timeout. */
+#define RTO_MIN_NS (200 * NS_PER_MS)
+/* Linux waits 40 to 200 ms with an ACK, Windows 40 to 200, BSD 100. */
+#define DELAYED_ACK_MIN_NS (30 * NS_PER_MS)
+#define DELAYED_ACK_MAX_NS (250 * NS_PER_MS)
+
+/* Round-trip times. --------------------------------------------------------- */
+
+/* Of the whole path: between tap and receiver, and between tap and sender.  0: not
+ * known. */
+uint64_t
+half_rtt(const struct tap *tap, int end)
+{
+    const struct half *h = &tap->half[end];
+
+    return h->srtt ? h->srtt + tap->half[!end].rtt_min : 0;
+}
+
+bool
+half_is_near_receiver(const struct tap *tap, int end)
+{
+    uint64_t ahead = tap->half[end].rtt_min;
+    uint64_t behind = tap->half[!end].rtt_min;
+
+    return ahead && behind && ahead < behind;
+}
+
+static void
+add_sample(struct sums *s, uint64_t rtt)
+{
+    s->rtt_ns += rtt;
+    s->rtt_samples++;
+    if (!s->rtt_min || rtt < s->rtt_min) {
+        s->rtt_min = rtt;
+    }
+    if (rtt > s->rtt_max) {
+        s->rtt_max = rtt;
+    }
+}
+
+static void
+note_rtt(struct half *h, uint64_t rtt)
+{
+    rtt = rtt ? rtt : 1;
+    if (!h->rtt_min || rtt < h->rtt_min) {
+        h->rtt_min = rtt;
+    }
+    h->srtt = h->srtt ? h->srtt - h->srtt / 8 + rtt / 8 : rtt;
+    add_sample(&h->total, rtt);
+    add_sample(&h->round.sums, rtt);
+}
+
+/* Notes that data up to 'end_seq' was sent.  With SENT_MAX of these every other one
+ * goes: those left are enough for one sample an ACK. */
+static bool
+push_sent(struct half *h, uint64_t time, uint32_t end_seq)
+{
+    unsigned int i;
+
+    if (h->sent_first + h->sent_n == h->sent_size && h->sent_first) {
+        memmove(h->sent, h->sent + h->sent_first, h->sent_n * sizeof *h->sent);
+        h->sent_first = 0;
+    }
+    if (h->sent_n == h->sent_size && h->sent_size < SENT_MAX) {
+        uint16_t size = h->sent_size ? (uint16_t) (h->sent_size * 2) : SENT_FIRST;
+        struct sent *new = realloc(h->sent, size * sizeof *new);
+
+        if (!new) {
+            return false;
+        }
+        h->sent = new;
+        h->sent_size = size;
+    } else if (h->sent_n == SENT_MAX) {
+        for (i = 0; i < SENT_MAX / 2; i++) {
+            h->sent[i] = h->sent[2 * i + 1];
+        }
+        h->sent_n = SENT_MAX / 2;
+    }
+    h->sent[h->sent_first + h->sent_n++] = (struct sent) { time, end_seq, false };
+    return true;
+}
+
+/* Takes what is acknowledged out.  Returns the round-trip time, 0 if none. */
+static uint64_t
+pop_sent(struct half *h, uint64_t now, uint32_t ack)
+{
+    uint64_t rtt = 0;
+
+    while (h->sent_n && !seq_after(h->sent[h->sent_first].end, ack)) {
+        const struct sent *s = &h->sent[h->sent_first];
+
+        rtt = s->again || now < s->time ? 0 : now - s->time;
+        h->sent_first++;
+        h->sent_n--;
+    }
+    if (!h->sent_n) {
+        h->sent_first = 0;
+    }
+    return rtt;
+}
+
+static void
+mark_again(struct half *h, uint32_t from, uint32_t to)
+{
+    unsigned int i;
+
+    for (i = h->sent_first; i < h->sent_first + h->sent_n; i++) {
+        if (seq_after(h->sent[i].end, from) && !seq_after(h->sent[i].end, to)) {
+            h->sent[i].again = true;
+        }
+    }
+}
+
+/* What the time goes into. ------------------------------------------------- */
+
+static uint32_t
+flight(const struct half *h)
+{
+    return h->snd_max - h->snd_una;
+}
+
+/* Whose window is in the way. */
+static enum limit
+window_limit(const struct conn *c, const struct tap *tap, int end)
+{
+    uint32_t told = conn_told(c, end), offered = conn_offered(c, end);
+    uint32_t unit = 1u << tap->end[!end].wscale;
+    const struct replay *r = conn_replay(c, end);
+
+    if (tap->half[end].window == 0 && (offered == UNKNOWN || offered == 0)) {
+        return LIMIT_RECEIVER;  /* The switch closes none. */
+    }
+    if (told != UNKNOWN && offered != UNKNOWN) {
+        return told + unit < offered ? LIMIT_SWITCH : LIMIT_RECEIVER;
+    }
+    if (offered != UNKNOWN) {
+        return r && r->law.wnd < offered ? LIMIT_SWITCH : LIMIT_RECEIVER;
+    }
+    return LIMIT_WINDOW;
+}
+
+/* Bytes that may still be sent.  On the wire the switch's window is not seen, but
+ * what the law makes of the same feedback. */
+static uint32_t
+window_left(const struct conn *c, const struct tap *tap, int end)
+{
+    const struct half *h = &tap->half[end];
+    const struct replay *r = conn_replay(c, end);
+    uint32_t left = UNKNOWN;
+
+    if (h->edge_valid) {
+        left = seq_after(h->edge, h->snd_max) ? h->edge - h->snd_max : 0;
+    }
+    if (r && tap->acdc) {
+        uint32_t own = r->law.wnd > flight(h) ? r->law.wnd - flight(h) : 0;
+
+        left = own < left ? own : left;
+    }
+    return left;
+}
+
+static enum limit
+limit_now(const struct conn *c, const struct tap *tap, int end)
+{
+    const struct half *h = &tap->half[end];
+
+    if (!h->first_data || (h->fin && !flight(h))) {
+        return LIMIT_NONE;
+    }
+    if (h->recovering) {
+        return LIMIT_LOSS;
+    }
+    if (window_left(c, tap, end) < conn_mss(tap, end)
+        && (flight(h) || !h->window)) {
+        return window_limit(c, tap, end);
+    }
+    return !flight(h) || h->partial || h->fin ? LIMIT_APPLICATION : LIMIT_SENDER;
+}
+
+/* The time until now, which was spent in 'limit'. */
+static void
+spend(struct half *h, uint64_t now, enum limit limit)
+{
+    if (h->last_event && now > h->last_event) {
+        h->limits[limit] += now - h->last_event;
+    }
+    h->last_event = now;
+}
+
+/* Rounds. ------------------------------------------------------------------- */
+
+static void
+open_round(struct half *h, uint64_t time, uint32_t end_seq)
+{
+    memset(&h->round, 0, sizeof h->round);
+    h->round.open = true;
+    h->round.start = time;
+    h->round.end_seq = end_seq;
+}
+
+static void
+note_flight(struct half *h)
+{
+    if (flight(h) > h->total.flight_max) {
+        h->total.flight_max = flight(h);
+    }
+    if (flight(h) > h->round.sums.flight_max) {
+        h->round.sums.flight_max = flight(h);
+    }
+}
+
+static void
+close_round(struct trace *t, struct conn *c, struct tap *tap, int end)
+{
+    struct half *h = &tap->half[end];
+
+    if (tap == conn_main_tap(c) && !t->options.summary) {
+        output_round(t, c, tap, end);
+    }
+    h->round.open = false;
+    if (flight(h)) {
+        open_round(h, h->last_event, h->snd_max);
+        note_flight(h);
+    }
+}
+
+/* Data. --------------------------------------------------------------------- */
+
+static void
+add_hole(struct half *h, uint64_t time, uint32_t start, uint32_t end_seq)
+{
+    if (h->n_holes == N_HOLES) {
+        memmove(h->holes, h->holes + 1, (N_HOLES - 1) * sizeof h->holes[0]);
+        h->n_holes--;
+    }
+    h->holes[h->n_holes++] = (struct hole) { time, start, end_seq };
+}
+
+/* Data in [start, end_seq) came late.  Returns when what is behind it came, if it
+ * was not there yet, else 0. */
+static uint64_t
+fill_hole(struct half *h, uint32_t start, uint32_t end_seq)
+{
+    unsigned int i;
+
+    for (i = 0; i < h->n_holes; i++) {
+        struct hole *hole = &h->holes[i], old = *hole;
+
+        if (!seq_after(end_seq, old.start) || !seq_after(old.end, start)) {
+            continue;
+        }
+        if (seq_after(start, old.start)) {
+            hole->end = start;
+            if (seq_after(old.end, end_seq)) {
+                add_hole(h, old.time, end_seq, old.end);
+            }
+        } else if (seq_after(old.end, end_seq)) {
+            hole->start = end_seq;
+        } else {
+            memmove(hole, hole + 1, (h->n_holes - i - 1u) * sizeof *hole);
+            h->n_holes--;
+        }
+        return old.time;
+    }
+    return 0;
+}
+
+/* How long nothing went either way before this.  0 if less than a timer waits: what an
+ * ACK makes the other end send comes a round-trip time after it. */
+static uint64_t
+timer_wait(const struct tap *tap, int end, uint64_t now)
+{
+    const struct half *h = &tap->half[end];
+    uint64_t last = h->last_data > h->last_ack ? h->last_data : h->last_ack;
+    uint64_t quiet = now > last ? now - last : 0;
+    uint64_t rtt = half_rtt(tap, end);
+
+    return quiet > TIMER_NS && quiet > rtt + rtt / 2 ? quiet : 0;
+}
+
+/* The last data is sent again, by a timer, and what is before it is not, or all of it was
+ * acknowledged and the ACK is late: a tail loss probe (RFC 8985 section 7), which
+ * alone says nothing of a loss. */
+static bool
+note_tail_probe(struct half *h, const struct segment *s, uint64_t wait)
+{
+    bool tail = wait && s->seq + s->payload == h->snd_max
+                && (flight(h) ? seq_after(s->seq, h->snd_una)
+                              : wait < RTO_MIN_NS);
+
+    h->total.probes += tail;
+    h->round.sums.probes += tail;
+    return tail;
+}
+
+static void
+note_timeout(struct half *h, uint64_t wait)
+{
+    h->total.timeouts++;
+    h->round.sums.timeouts++;
+    if (!h->timeout_min || wait < h->timeout_min) {
+        h->timeout_min = wait;
+    }
+    if (wait > h->timeout_max) {
+        h->timeout_max = wait;
+    }
+}
+
+/* A segment sent again.  Returns the limit in which the time until then was
+ * spent. */
+static enum limit
+note_again(struct tap *tap, int end, const struct segment *s, enum limit limit,
+           bool *timeout)
+{
+    struct half *h = &tap->half[end];
+    uint64_t wait = timer_wait(tap, end, s->time);
+
+    h->total.retransmitted++;
+    h->round.sums.retransmitted++;
+    mark_again(h, s->seq, s->seq + s->payload);
+    if (note_tail_probe(h, s, wait)) {
+        return limit;
+    }
+    h->recovering = flight(h) != 0;
+    h->recover = h->snd_max;
+    if (!wait) {
+        return limit == LIMIT_NONE ? limit : LIMIT_LOSS;
+    }
+    note_timeout(h, wait);
+    *timeout = true;
+    return LIMIT_TIMEOUT;
+}
+
+/* Bytes of a segment beyond all windows that were told. */
+static void
+note_beyond(struct half *h, const struct segment *s, uint32_t end_seq)
+{
+    if (h->edge_valid && s->payload > 1 && seq_after(end_seq, h->edge)) {
+        uint32_t beyond = end_seq - h->edge;
+
+        h->beyond += beyond < s->payload ? beyond : s->payload;
+    }
+}
+
+static void
+begin(struct tap *tap, int end, uint32_t seq)
+{
+    struct half *h = &tap->half[end];
+
+    h->begun = true;
+    h->snd_una = h->snd_max = h->recover = seq;
+    h->n_holes = 0;
+    h->sent_first = h->sent_n = 0;
+    h->recovering = h->round.open = false;
+    h->edge_valid = h->edge_valid && seq_after(h->edge, seq)
+                    && h->edge - seq < ACDC_WINDOW_MAX;
+}
+
+static bool
+note_new(struct half *h, const struct segment *s, uint32_t end_seq)
+{
+    if (seq_after(s->seq, h->snd_max)) {
+        add_hole(h, s->time, h->snd_max, s->seq);
+    }
+    h->snd_max = end_seq;
+    note_flight(h);
+    return push_sent(h, s->time, end_seq);
+}
+
+static void
+add_data(struct sums *sums, const struct segment *s)
+{
+    sums->segments++;
+    sums->sent += s->payload;
+    if (s->ecn == ACDC_ECN_CE) {
+        sums->ce += s->payload;
+    }
+}
+
+/* Whether it is a keep-alive, or a probe of a closed window (RFC 9293 sections
+ * 3.8.4, 3.8.6.1). */
+static bool
+is_probe(const struct half *h, const struct segment *s)
+{
+    return s->payload <= 1 && s->seq + 1 == h->snd_max && !flight(h);
+}
+
+/* A segment, which is no SYN.  Sets '*limit' to what the time until then was spent in,
+ * '*timeout' if the sender's timer expired.  False without memory. */
+static bool
+note_data(struct tap *tap, int end, const struct segment *s,
+          enum limit *limit, bool *timeout)
+{
+    struct half *h = &tap->half[end];
+    bool fin = s->flags & ACDC_TCP_FIN;
+    uint32_t end_seq = s->seq + s->payload + fin;
+
+    if (s->payload && !h->first_data) {
+        h->first_data = h->last_event = s->time;
+    }
+    if (s->payload && !h->round.open) {
+        open_round(h, s->time, seq_after(end_seq, h->snd_max) ? end_seq
+                                                              : h->snd_max);
+    }
+    if (seq_after(end_seq, h->snd_max)) {
+        note_beyond(h, s, end_seq);
+        h->partial = s->payload % conn_mss(tap, end) != 0
+                     && !(h->edge_valid && end_seq == h->edge);
+        if (!note_new(h, s, end_seq)) {
+            return false;
+        }
+    } else if (s->payload || h->fin) {
+        uint64_t since = fill_hole(h, s->seq, end_seq);
+        uint64_t rtt = half_rtt(tap, end);
+
+        if (since && s->time - since < (rtt > REORDER_NS ? rtt : REORDER_NS)) {
+            h->total.reordered++;
+            h->round.sums.reordered++;
+        } else {
+            *limit = note_again(tap, end, s, *limit, timeout);
+        }
+    }
+    if (s->payload) {
+        add_data(&h->total, s);
+        add_data(&h->round.sums, s);
+        h->last_data = s->time;
+        if (s->payload > h->payload_max) {
+            h->payload_max = s->payload;
+        }
+    }
+    return true;
+}
+
+/* The window was full until an ACK came, and this is what it made the sender send: the
+ * time between is that to the sender and back. */
+static void
+note_answer(struct tap *tap, int end, const struct segment *s)
+{
+    struct half *other = &tap->half[!end], *h = &tap->half[end];
+
+    if (h->freed && s->payload) {
+        uint64_t rtt = s->time > h->freed ? s->time - h->freed : 1;
+
+        if (!other->rtt_min || rtt < other->rtt_min) {
+            other->rtt_min = rtt;
+        }
+        h->freed = 0;
+    }
+}
+
+bool
+half_data(struct trace *t, struct conn *c, struct tap *tap, int end,
+          const struct segment *s)
+{
+    struct half *h = &tap->half[end];
+    bool fin = s->flags & ACDC_TCP_FIN, syn = s->flags & ACDC_TCP_SYN;
+    uint32_t seq = s->seq + syn;
+    struct law_event event = { 0, false, false };
+    enum limit limit;
+
+    if (syn || !h->begun || seq - h->snd_max + RESYNC > 2u * RESYNC) {
+        if (syn && h->begun && h->first_data) {
+            return true;        /* Sent again, or of nobody. */
+        }
+        begin(tap, end, s->seq);
+        if (syn) {
+            h->snd_max = seq;
+            return push_sent(h, s->time, seq);
+        }
+    }
+    if (!(s->payload || fin) || s->fack || is_probe(h, s)) {
+        return true;
+    }
+    limit = limit_now(c, tap, end);
+    if (!note_data(tap, end, s, &limit, &event.timeout)) {
+        return false;
+    }
+    h->fin = h->fin || fin;
+    spend(h, s->time, limit);
+    note_answer(tap, end, s);
+    if (event.timeout) {
+        law_note(t, tap, end, NULL, &event);
+    }
+    return true;
+}
+
+/* Acknowledgments. ---------------------------------------------------------- */
+
+/* Whether the other end held this ACK back, as it waited for more data or for its
+ * own. */
+static uint64_t
+delayed_by(const struct half *h, const struct segment *s, uint32_t acked,
+           uint64_t rtt, uint32_t mss)
+{
+    bool alone = s->ack == h->snd_max && acked < 2 * mss && !s->payload;
+
+    return alone && !h->recovering && h->rtt_min && rtt > 4 * h->rtt_min
+           && rtt >= DELAYED_ACK_MIN_NS && rtt <= DELAYED_ACK_MAX_NS ? rtt : 0;
+}
+
+static void
+note_window(struct tap *tap, int end, const struct segment *s)
+{
+    struct half *h = &tap->half[end];
+    bool syn = s->flags & ACDC_TCP_SYN;
+    bool known = tap->end[0].syn && tap->end[1].syn;
+    bool scaled = tap->end[0].has_wscale && tap->end[1].has_wscale;
+    uint32_t edge;
+
+    if (!syn && !known) {
+        return;
+    }
+    h->window = (uint32_t) s->window
+                << (!syn && scaled ? tap->end[!end].wscale : 0);
+    edge = s->ack + h->window;
+    if (!h->edge_valid || seq_after(edge, h->edge)) {
+        h->edge_valid = true;
+        h->edge = edge;
+    }
+}
+
+static void
+note_delayed_ack(struct half *h, uint64_t wait)
+{
+    h->delayed_acks++;
+    if (!h->delayed_min || wait < h->delayed_min) {
+        h->delayed_min = wait;
+    }
+    if (wait > h->delayed_max) {
+        h->delayed_max = wait;
+    }
+}
+
+/* New data is acknowledged. */
+static void
+advance(struct tap *tap, int end, const struct segment *s, uint32_t acked,
+        enum limit limit)
+{
+    struct half *h = &tap->half[end];
+    uint64_t rtt = pop_sent(h, s->time, s->ack);
+    uint64_t delayed = delayed_by(h, s, acked, rtt, conn_mss(tap, end));
+    uint32_t payload = acked;
+
+    if (h->fin && s->ack == h->snd_max && !h->fin_acked) {
+        h->fin_acked = true;
+        payload--;
+    }
+    payload = h->first_data ? payload : 0;      /* Only the SYN. */
+    if (delayed && h->first_data) {
+        note_delayed_ack(h, delayed);
+        limit = LIMIT_DELAYED_ACK;
+    }
+    if (rtt && h->first_data) {
+        note_rtt(h, rtt);
+    } else if (rtt && !h->rtt_min) {
+        h->rtt_min = rtt;       /* Of the handshake. */
+    }
+    h->snd_una = s->ack;
+    h->dupacks = 0;
+    h->total.acked += payload;
+    h->round.sums.acked += payload;
+    if (h->recovering && !seq_after(h->recover, s->ack)) {
+        h->recovering = false;
+    }
+    while (h->n_holes && !seq_after(h->holes[0].end, s->ack)) {
+        memmove(h->holes, h->holes + 1, (N_HOLES - 1) * sizeof h->holes[0]);
+        h->n_holes--;
+    }
+    spend(h, s->time, limit);
+    h->freed = limit == LIMIT_SWITCH || limit == LIMIT_RECEIVER
+               || limit == LIMIT_WINDOW ? s->time : 0;
+}
+
+/* Whether it is the third duplicate ACK (RFC 5681 section 2). */
+static bool
+shows_loss(struct half *h, const struct segment *s, uint32_t window)
+{
+    if (s->ack != h->snd_una || s->payload || s->fack || !flight(h)
+        || h->window != window || (s->flags & (ACDC_TCP_SYN | ACDC_TCP_FIN))) {
+        return false;
+    }
+    return h->dupacks < 3 && ++h->dupacks == 3;
+}
+
+void
+half_ack(struct trace *t, struct conn *c, struct tap *tap, int end,
+         const struct segment *s)
+{
+    struct half *h = &tap->half[end];
+    struct law_event event = { 0, false, false };
+    /* Of the time before this ACK. */
+    enum limit limit = limit_now(c, tap, end);
+    uint32_t window = h->window;
+
+    if (!h->begun) {
+        begin(tap, end, s->ack);
+    }
+    if (seq_after(s->ack, h->snd_max)) {
+        /* Of data that the capture lacks. */
+        if (s->ack - h->snd_max > RESYNC) {
+            return;
+        }
+        h->snd_max = s->ack;
+    }
+    if (!s->fack) {
+        note_window(tap, end, s);
+    } else {
+        h->total.facks++;
+    }
+    h->ece_seen = h->ece_seen
+                  || ((s->flags & (ACDC_TCP_ECE | ACDC_TCP_SYN)) == ACDC_TCP_ECE);
+    if (seq_after(s->ack, h->snd_una)) {
+        event.acked = s->ack - h->snd_una;
+        advance(tap, end, s, event.acked, limit);
+    } else {
+        if (h->first_data) {
+            spend(h, s->time, limit);
+        }
+        event.loss = shows_loss(h, s, window);
+    }
+    law_note(t, tap, end, s, &event);
+    h->last_ack = s->time;
+    if (h->round.open && !seq_after(h->round.end_seq, s->ack)) {
+        close_round(t, c, tap, end);
+    }
+}

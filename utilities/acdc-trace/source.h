@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Captures: files, standard input, interfaces. */
+
+#ifndef SOURCE_H
+#define SOURCE_H 1
+
+#include "trace.h"
+
+#include <pcap/pcap.h>
+
+struct source {
+    const char *name;
+    enum side side;
+    pcap_t *pcap;
+    int linktype;
+    uint64_t unit;              /* ns of what struct timeval has as tv_usec. */
+    struct pcap_pkthdr *header; /* Of the next packet; NULL: none yet. */
+    const u_char *data;
+    uint64_t time;
+    bool over, failed;
+};
+
+/* Opens a file, "-", or with 'live' an interface.  False after a message. */
+bool source_open(struct source *, bool live, const char *filter);
+
+/* Reads the next packet.  False if there is none now; see 'over' and, after a
+ * message, 'failed'. */
+bool source_next(struct source *);
+
+/* Of a file, between 0 and 1; less than 0: not known. */
+double source_progress(const struct source *);
+
+void source_close(struct source *);
+
+#endif /* source.h */

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What was found, in words. */
+
+#include "trace.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+
+const char *const limit_names[N_LIMITS] = {
+    [LIMIT_NONE] = "none",
+    [LIMIT_APPLICATION] = "application",
+    [LIMIT_RECEIVER] = "receiver",
+    [LIMIT_SWITCH] = "switch",
+    [LIMIT_WINDOW] = "window",
+    [LIMIT_SENDER] = "sender",
+    [LIMIT_LOSS] = "loss",
+    [LIMIT_TIMEOUT] = "timeout",
+    [LIMIT_DELAYED_ACK] = "delayed-ack",
+};
+
+static const char *const limit_words[N_LIMITS] = {
+    [LIMIT_APPLICATION] = "limited by the application, which had no more to send",
+    [LIMIT_RECEIVER] = "limited by the receiver's window",
+    [LIMIT_SWITCH] = "limited by the window of the switch",
+    [LIMIT_WINDOW] = "limited by the window it was told, the receiver's or the switch's: "
+                     "a capture of the wire beside this one tells which",
+    [LIMIT_SENDER] = "limited by the sender's own congestion window",
+    [LIMIT_LOSS] = "limited by loss: sending again what was lost",
+    [LIMIT_TIMEOUT] = "limited by loss: waiting for retransmission timeouts",
+    [LIMIT_DELAYED_ACK] = "limited by delayed ACKs of the receiver",
+};
+
+struct sayer {
+    void (*say)(void *aux, const char *cause, const char *words);
+    void *aux;
+};
+
+static void __attribute__((format(printf, 3, 4)))
+say(const struct sayer *to, const char *cause, const char *format, ...)
+{
+    char words[300];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(words, sizeof words, format, args);
+    va_end(args);
+    to->say(to->aux, cause, words);
+}
+
+static double
+ms(uint64_t ns)
+{
+    return (double) ns / (double) NS_PER_MS;
+}
+
+/* The limit that took the longest, with its share. */
+static void
+say_limit(const struct sayer *to, const struct tap *tap, int end)
+{
+    const struct half *h = &tap->half[end];
+    enum limit most = LIMIT_NONE;
+    uint64_t total = 0;
+    int i;
+
+    for (i = LIMIT_NONE + 1; i < N_LIMITS; i++) {
+        total += h->limits[i];
+        if (h->limits[i] > h->limits[most] || most == LIMIT_NONE) {
+            most = (enum limit) i;
+        }
+    }
+    if (!total || !h->limits[most]) {
+        return;
+    }
+    if (half_is_near_receiver(tap, end)
+        && !(most == LIMIT_RECEIVER || most == LIMIT_TIMEOUT
+             || most == LIMIT_DELAYED_ACK || most == LIMIT_LOSS)) {
+        say(to, "near-receiver", "captured near the receiver, where it is not seen what "
+            "limits the sender");
+        return;
+    }
+    say(to, limit_names[most], "%s (%.0f%% of %.1f ms)", limit_words[most],
+        100.0 * (double) h->limits[most] / (double) total, ms(total));
+}
+
+static void
+say_waits(const struct sayer *to, const struct half *h)
+{
+    if (h->total.timeouts) {
+        say(to, "timeouts", "retransmission timeouts: %" PRIu32 ", of %.0f to %.0f ms, "
+            "%.0f ms in all", h->total.timeouts, ms(h->timeout_min),
+            ms(h->timeout_max), ms(h->limits[LIMIT_TIMEOUT]));
+    }
+    if (h->delayed_acks) {
+        say(to, "delayed-acks", "delayed ACKs: %" PRIu32 ", of %.0f to %.0f ms, %.0f ms "
+            "in all", h->delayed_acks, ms(h->delayed_min), ms(h->delayed_max),
+            ms(h->limits[LIMIT_DELAYED_ACK]));
+    }
+}
+
+static void
+say_loss(const struct sayer *to, const struct half *h)
+{
+    if (h->total.retransmitted) {
+        say(to, "retransmissions", "sent again: %" PRIu32 " of %" PRIu32 " segments",
+            h->total.retransmitted, h->total.segments);
+    }
+    if (h->total.probes) {
+        say(to, "tail-probes", "tail loss probes: %" PRIu32, h->total.probes);
+    }
+}
+
+static void
+say_handshake(const struct sayer *to, const struct conn *c,
+              const struct tap *tap, int end)
+{
+    int client = c->client, i;
+
+    for (i = 0; i < 2; i++) {
+        if (tap->end[i].syns > 1) {
+            say(to, "syn-again", "the %s was sent %d times, the last after %.0f ms",
+                i == client ? "SYN" : "SYN-ACK", tap->end[i].syns,
+                ms(tap->end[i].syn_wait));
+        }
+    }
+    if (client >= 0 && tap->end[client].capability && tap->end[!client].syn
+        && !tap->end[!client].capability) {
+        say(to, "no-peer", "the SYN has AC/DC's option, the SYN-ACK has none: the other end "
+            "has no AC/DC, or the network removed it");
+    }
+    (void) end;
+}
+
+/* Segments in flight when the capture ends have no report yet. */
+static void
+say_feedback(const struct trace *t, const struct sayer *to,
+             const struct tap *tap, int end)
+{
+    const struct half *h = &tap->half[end];
+    uint64_t slack = 4ull * conn_mss(tap, end) + h->total.flight_max;
+    uint64_t returned = h->total.fb_ce;
+
+    if (h->feedback_lost) {
+        say(to, "feedback-lost", "feedback lost: from %.6f s on the other end's switch did not "
+            "report (%" PRIu64 " bytes acknowledged without)",
+            (double) (h->feedback_lost_at - t->start) / 1e9, h->replay->silent);
+    }
+    if (h->total.ce > returned + slack || (h->total.ce && !returned)) {
+        if (!h->ece_seen) {
+            say(to, "marks-lost", "marks that nobody returned: %" PRIu64 " of %" PRIu64
+                " bytes came with CE, %" PRIu64 " were reported",
+                h->total.ce, h->total.sent, returned);
+        }
+    }
+}
+
+static void
+say_window(const struct sayer *to, const struct conn *c, int end)
+{
+    const struct tap *tap = conn_main_tap(c), *wire = c->tap[SIDE_WIRE];
+    const struct half *h = &tap->half[end];
+    uint64_t sent = wire ? wire->half[end].total.sent : 0;
+
+    if (!h->beyond) {
+        return;
+    }
+    if (wire && wire != tap && sent < h->total.sent) {
+        say(to, "ignored-window", "the sender ignores the window: %" PRIu64 " bytes beyond it, "
+            "%" PRIu64 " bytes did not get to the wire", h->beyond,
+            h->total.sent - sent);
+    } else {
+        say(to, "ignored-window", "the sender ignores the window: %" PRIu64 " bytes beyond it",
+            h->beyond);
+    }
+}
+
+void
+verdict(const struct trace *t, const struct conn *c, int end,
+        void (*function)(void *aux, const char *cause, const char *words),
+        void *aux)
+{
+    const struct sayer to = { function, aux };
+    const struct tap *tap = conn_main_tap(c);
+    /* The wire has what is AC/DC's. */
+    const struct tap *wire = c->tap[SIDE_WIRE] ? c->tap[SIDE_WIRE] : tap;
+
+    /* Of what is dropped for that, nothing else is a cause. */
+    say_window(&to, c, end);
+    say_limit(&to, tap, end);
+    say_waits(&to, &tap->half[end]);
+    say_feedback(t, &to, wire, end);
+    say_loss(&to, &tap->half[end]);
+    say_handshake(&to, c, wire, end);
+}
