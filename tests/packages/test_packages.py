@@ -16,7 +16,7 @@ import pytest
 from debian_root import Built, DebianRoot
 
 INSIDE = Path(__file__).with_name("inside.py")
-BASE = ["systemd", "systemd-sysv", "dbus", "iproute2", "python3", "procps", "ethtool"]
+BASE = ["systemd", "systemd-sysv", "dbus", "iproute2", "python3", "procps", "ethtool", "libpcap0.8"]
 PACKAGES = ["openvswitch-switch", "openvswitch-common"]
 # What an operator has put there, not what Open vSwitch tells.
 COLUMNS = {
@@ -171,6 +171,7 @@ def test_over_the_distributions_and_back(built: Built, host: DebianRoot) -> None
     assert counters["cuts_ecn"] > 0
     assert counters["window_rewritten"] > 0
     assert "no module" in host.run("acdc-dkms", "status")
+    assert host.run("acdc-trace", "--version").startswith("acdc-trace ")
 
     for name in ("vnet1", "vnet2"):
         host.run("ovs-vsctl", "remove", "interface", name, "other_config", "acdc-tenant")
