@@ -18,7 +18,10 @@
  * AC/DC. */
 struct means {
     uint64_t n;
-    uint64_t alpha, window;
+    uint64_t alpha, window, srtt_us;
+    /* How many have a value of at most 2 to the power of the index, and of more
+     * than half of that. */
+    uint32_t windows[32], srtts[32];    /* Bytes; us, 0: no sample. */
 };
 
 static double
@@ -62,6 +65,9 @@ acdc_appctl_add_means(struct report *r, const struct acdc_flow_info *f)
     m->n++;
     m->alpha += f->alpha;
     m->window += f->window;
+    m->srtt_us += f->srtt_us;
+    m->windows[log_2_ceil(MAX(f->window, 1)) & 31]++;
+    m->srtts[log_2_ceil(MAX(f->srtt_us, 1)) & 31] += f->srtt_us != 0;
 }
 
 /* As text. ---------------------------------------------------------------- */
@@ -246,6 +252,29 @@ counters_to_json(const struct acdc_tenant_stats *s)
     return json;
 }
 
+static struct json *
+histogram_to_json(const uint32_t counts[32])
+{
+    struct json *json = json_array_create_empty();
+
+    for (size_t i = 0; i < 32; i++) {
+        json_array_add(json, json_integer_create(counts[i]));
+    }
+    return json;
+}
+
+static void
+means_to_json(struct json *json, const struct means *m)
+{
+    put_int(json, "window_mean", m->window / m->n);
+    json_object_put(json, "alpha_mean",
+                    json_real_create(acdc_fraction(m->alpha) / m->n));
+    put_int(json, "window_sum", m->window);
+    put_int(json, "srtt_us_sum", m->srtt_us);
+    json_object_put(json, "window_histogram", histogram_to_json(m->windows));
+    json_object_put(json, "srtt_us_histogram", histogram_to_json(m->srtts));
+}
+
 /* Adds to 'json' what acdc/show has of a tenant, and acdc/stats has not. */
 static void
 tenant_to_json(struct json *json, struct dpif *dpif,
@@ -264,9 +293,7 @@ tenant_to_json(struct json *json, struct dpif *dpif,
     PUT_MEMBER(json, s, n_capable);
     PUT_MEMBER(json, s, n_fallback);
     if (m) {
-        put_int(json, "window_mean", m->window / m->n);
-        json_object_put(json, "alpha_mean",
-                        json_real_create(acdc_fraction(m->alpha) / m->n));
+        means_to_json(json, m);
     }
     json_object_put(json, "ce_fraction",
                     json_real_create(ratio(c[ACDC_C_CE_BYTES],

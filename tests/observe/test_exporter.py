@@ -21,7 +21,7 @@ import pytest
 
 from acdc_testlib.netns import Netns, wait_for
 from acdc_testlib.ovs import Ovs
-from acdc_testlib.traffic import Transfer
+from acdc_testlib.traffic import Transfer, open_connection
 from observe.conftest import MARKED_PORT, PORT, B, Path
 
 ROOT = File(__file__).resolve().parents[2]
@@ -138,6 +138,36 @@ def test_it_says_what_acdc_show_says(path: Path) -> None:
     # The help of counters is the engine's.
     assert "# HELP ovs_acdc_tenant_ce_bytes_total Payload bytes that arrived marked CE" in text
     assert "Counter " not in text
+
+
+def test_histograms(path: Path) -> None:
+    """Of the connections that send: as many as acdc/dump-flows has, each in its bucket."""
+    path.ovs.appctl("acdc/flush")
+    ends = [open_connection(path.a, path.b, B, port=PORT + 30 + i) for i in range(4)]
+    try:
+        for near, far in ends[:3]:
+            near.sendall(bytes(30_000))
+            left = 30_000
+            while left:
+                left -= len(far.recv(left))
+        got = samples(once("--rundir", path.ovs.rundir).stdout)
+        senders = [flow for flow in path.ovs.acdc("dump-flows") if flow["fb_total"]]
+    finally:
+        for pair in ends:
+            for sock in pair:
+                sock.close()
+    # The fourth sends nothing, nor do the other ends.
+    assert len(senders) == 3
+    labels = 'datapath="netdev"'
+    for name, key, unit in (("window_bytes", "wnd", 1), ("srtt_seconds", "srtt_us", 1e-6)):
+        values = [flow[key] for flow in senders]
+        metric = f"ovs_acdc_tenant_{name}"
+        for i in range(32):
+            bucket = f'{metric}_bucket{{{labels},le="{2**i * unit:g}",tenant="blue"}}'
+            assert got[bucket] == sum(value <= 2**i for value in values), bucket
+        rest = f'{{{labels},tenant="blue"}}'
+        assert got[f"{metric}_count{rest}"] == 3
+        assert got[f"{metric}_sum{rest}"] == pytest.approx(sum(values) * unit)
 
 
 def test_names_are_as_prometheus_wants_them(path: Path) -> None:
