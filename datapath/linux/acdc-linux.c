@@ -19,7 +19,6 @@
 #include "../vport.h"
 #include "acdc-flow.h"
 #include "acdc-dp.h"
-#include "acdc-flow.h"
 #include "acdc-linux.h"
 
 enum {
