@@ -10,6 +10,94 @@
 
 #include "dp-packet.h"
 
+/* Version 4.0 has one word for each state of a checksum, and batches that
+ * grow. */
+#ifdef DP_PACKET_OL_L4_PROTO_MASK
+
+#include "dpif-netdev-dpcls.h"
+#include "dpif-netdev-flow.h"
+#include "dpif-offload.h"
+
+static inline bool
+acdc_offload_is_enabled(void)
+{
+    return dpif_offload_enabled();
+}
+
+/* Whether hardware may have decapsulated received packets, which
+ * dp_netdev_hw_flow() finds out. */
+static inline bool
+acdc_offload_may_restore(void)
+{
+    return dpif_offload_enabled();
+}
+
+static inline bool
+acdc_packet_is_tso(const struct dp_packet *b)
+{
+    return dp_packet_get_tso_segsz(b) != 0;
+}
+
+/* A batch of received packets has no more than NETDEV_MAX_BURST. */
+static inline bool
+acdc_packet_batch_is_full(const struct dp_packet_batch *batch)
+{
+    return dp_packet_batch_size(batch) >= NETDEV_MAX_BURST;
+}
+
+static inline bool
+acdc_packet_csum_is_partial(const struct dp_packet *b)
+{
+    return dp_packet_l4_checksum_partial(b);
+}
+
+static inline void
+acdc_packet_set_offloads(struct dp_packet *b)
+{
+    dp_packet_l4_proto_set_tcp(b);
+}
+
+static inline void
+acdc_packet_reset_offloads(struct dp_packet *b)
+{
+    dp_packet_reset_offload(b);
+    dp_packet_set_tso_segsz(b, 0);
+}
+
+#else
+
+#include "dpif-netdev-private-dpcls.h"
+#include "dpif-netdev-private-flow.h"
+#include "netdev-offload.h"
+
+static inline bool
+acdc_offload_is_enabled(void)
+{
+    return netdev_is_flow_api_enabled();
+}
+
+static inline bool
+acdc_offload_may_restore(void)
+{
+#ifdef ALLOW_EXPERIMENTAL_API
+    return netdev_is_flow_api_enabled();
+#else
+    return false;
+#endif
+}
+
+static inline bool
+acdc_packet_is_tso(const struct dp_packet *b)
+{
+    return dp_packet_hwol_is_tso(b);
+}
+
+static inline bool
+acdc_packet_batch_is_full(const struct dp_packet_batch *batch)
+{
+    return dp_packet_batch_is_full(batch);
+}
+
 /* Version 3.2 began to tell complete checksums that the sender vouches for
  * ("good") from partial ones, and has this macro since. */
 #ifdef DP_PACKET_OL_TX_ANY_CKSUM
@@ -72,6 +160,7 @@ acdc_packet_reset_offloads(struct dp_packet *b)
     dp_packet_reset_offload(b);
 }
 
+#endif
 #endif
 
 #endif /* acdc-compat.h */

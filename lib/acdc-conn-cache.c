@@ -7,8 +7,6 @@
 
 #include "acdc-compat.h"
 #include "coverage.h"
-#include "dpif-netdev-private-dpcls.h"
-#include "dpif-netdev-private-flow.h"
 #include "flow.h"
 #include "random.h"
 #include "unaligned.h"
@@ -125,7 +123,7 @@ bool
 acdc_conn_cache_ready(struct acdc_conn_cache **cachep,
                       const struct acdc_netdev *an)
 {
-    bool active = acdc_netdev_is_active(an);
+    bool active = acdc_netdev_is_active(an) && !acdc_offload_may_restore();
 
     if (active && OVS_UNLIKELY(!*cachep)) {
         *cachep = acdc_conn_cache_create(an);
@@ -246,7 +244,7 @@ static void
 path_init(struct path *path, const struct dp_packet *packet)
 {
     /* With each field of plain TCP that struct flow gets here or in parse(). */
-    BUILD_ASSERT_DECL(FLOW_WC_SEQ == 42);
+    BUILD_ASSERT_DECL(FLOW_WC_SEQ == 42 || FLOW_WC_SEQ == 43);
     const struct miniflow *mask = &path->flow->cr.mask->mf;
     uint64_t tci = ntohs(MINIFLOW_GET_BE16(mask, vlans[0].tci));
     /* EtherType, or TPID and a tag, of which Open vSwitch does not look at DEI. */

@@ -5,11 +5,11 @@
 
 #include <errno.h>
 
+#include "acdc-compat.h"
 #include "acdc-dpif-provider.h"
 #include "acdc-offload.h"
 #include "dpif-provider.h"
 #include "netdev.h"
-#include "netdev-offload.h"
 #include "netlink.h"
 #include "openvswitch/shash.h"
 #include "openvswitch/vlog.h"
@@ -17,8 +17,15 @@
 
 VLOG_DEFINE_THIS_MODULE(acdc_dpif);
 
-/* The netdevs of guest ports, by name; the data is the tenant's name, which
- * the shash owns.  Of all datapaths: a netdev is in one datapath only. */
+/* A guest port.  The type of its datapath is a literal string. */
+struct guest {
+    const char *dpif_type;
+    odp_port_t port_no;
+    char *tenant;
+};
+
+/* By the name of their netdevs; the shash owns them.  Of all datapaths: a
+ * netdev is in one datapath only. */
 static struct ovs_mutex guests_mutex = OVS_MUTEX_INITIALIZER;
 static struct shash guests OVS_GUARDED_BY(guests_mutex)
     = SHASH_INITIALIZER(&guests);
@@ -53,20 +60,56 @@ acdc_dpif_del_tenant(struct dpif *dpif, const char *name)
     return CALL(dpif, del_tenant, name);
 }
 
+static void
+acdc_guest_free(struct guest *guest)
+{
+    if (guest) {
+        free(guest->tenant);
+        free(guest);
+    }
+}
+
 /* Records whether the netdev 'name' is a guest port.  Returns true if it
  * became one just now. */
 static bool
-acdc_guest_update(const char *name, const char *tenant)
+acdc_guest_update(const char *dpif_type, odp_port_t port_no, const char *name,
+                  const char *tenant)
 {
-    char *old;
+    struct guest *old, *guest = NULL;
+    bool is_new;
 
+    if (tenant) {
+        guest = xmalloc(sizeof *guest);
+        guest->dpif_type = dpif_type;
+        guest->port_no = port_no;
+        guest->tenant = xstrdup(tenant);
+    }
     ovs_mutex_lock(&guests_mutex);
-    old = (tenant ? shash_replace(&guests, name, xstrdup(tenant))
+    old = (guest ? shash_replace(&guests, name, guest)
            : shash_find_and_delete(&guests, name));
     ovs_mutex_unlock(&guests_mutex);
-    free(old);
+    is_new = tenant && !old;
+    acdc_guest_free(old);
 
-    return tenant && !old;
+    return is_new;
+}
+
+/* The guest port with this number, or null. */
+static struct shash_node *
+acdc_guest_find(const char *dpif_type, odp_port_t port_no)
+    OVS_REQUIRES(guests_mutex)
+{
+    struct shash_node *node;
+
+    SHASH_FOR_EACH (node, &guests) {
+        const struct guest *guest = node->data;
+
+        if (guest->port_no == port_no
+            && !strcmp(guest->dpif_type, dpif_type)) {
+            return node;
+        }
+    }
+    return NULL;
 }
 
 int
@@ -77,8 +120,9 @@ acdc_dpif_set_port(struct dpif *dpif, odp_port_t port, const char *name,
 
     /* What went into hardware before passes by the engine.  Whatever still
      * carries traffic comes back by an upcall. */
-    if (acdc_guest_update(name, error ? NULL : tenant)
-        && netdev_is_flow_api_enabled()) {
+    if (acdc_guest_update(dpif_normalize_type(dpif_type(dpif)), port, name,
+                          error ? NULL : tenant)
+        && acdc_offload_is_enabled()) {
         dpif_flow_flush(dpif);
     }
     return error;
@@ -123,47 +167,39 @@ acdc_dpif_flush(struct dpif *dpif, const char *tenant, odp_port_t port,
 
 /* Hardware offload. */
 
-/* If 'netdev' is a guest port, warns that it is kept out of hardware and
+/* If 'node' is a guest port, warns that it is kept out of hardware and
  * returns true. */
 static bool
-acdc_offload_is_guest(const struct netdev *netdev)
+acdc_offload_is_guest(const struct shash_node *node)
+    OVS_REQUIRES(guests_mutex)
 {
-    const char *tenant;
-
-    ovs_mutex_lock(&guests_mutex);
-    tenant = shash_find_data(&guests, netdev_get_name(netdev));
-    if (tenant) {
+    if (node) {
         static struct vlog_rate_limit rl = VLOG_RATE_LIMIT_INIT(1, 5);
+        const struct guest *guest = node->data;
 
         VLOG_WARN_RL(&rl, "port %s of AC/DC tenant %s: flow not offloaded to "
                      "hardware, which would bypass AC/DC",
-                     netdev_get_name(netdev), tenant);
+                     node->name, guest->tenant);
     }
-    ovs_mutex_unlock(&guests_mutex);
-
-    return tenant != NULL;
+    return node != NULL;
 }
 
 static bool
 acdc_offload_outputs_to_guest(const char *dpif_type,
                               const struct nlattr *actions, size_t len)
+    OVS_REQUIRES(guests_mutex)
 {
     const struct nlattr *a;
     size_t left;
 
     NL_ATTR_FOR_EACH (a, left, actions, len) {
         switch (nl_attr_type(a)) {
-        case OVS_ACTION_ATTR_OUTPUT: {
-            struct netdev *netdev = netdev_ports_get(nl_attr_get_odp_port(a),
-                                                     dpif_type);
-            bool guest = netdev && acdc_offload_is_guest(netdev);
-
-            netdev_close(netdev);
-            if (guest) {
+        case OVS_ACTION_ATTR_OUTPUT:
+            if (acdc_offload_is_guest(
+                    acdc_guest_find(dpif_type, nl_attr_get_odp_port(a)))) {
                 return true;
             }
             break;
-        }
 
         case OVS_ACTION_ATTR_CLONE:
             if (acdc_offload_outputs_to_guest(dpif_type, nl_attr_get(a),
@@ -201,21 +237,31 @@ bool
 acdc_offload_refused(const struct netdev *netdev,
                      const struct nlattr *actions, size_t len)
 {
-    bool any;
+    bool refused;
 
     ovs_mutex_lock(&guests_mutex);
-    any = !shash_is_empty(&guests);
+    refused = !shash_is_empty(&guests)
+              && (acdc_offload_is_guest(
+                      shash_find(&guests, netdev_get_name(netdev)))
+                  || acdc_offload_outputs_to_guest(
+                         netdev_get_dpif_type(netdev), actions, len));
     ovs_mutex_unlock(&guests_mutex);
 
-    return any && (acdc_offload_is_guest(netdev)
-                   || acdc_offload_outputs_to_guest(
-                          netdev_get_dpif_type(netdev), actions, len));
+    return refused;
 }
 
-/* To be called when 'netdev' leaves its datapath: a later port of its name is
+/* To be called when a port leaves its datapath: a later port of its name is
  * a guest port only when it is bound again. */
 void
-acdc_offload_forget(const struct netdev *netdev)
+acdc_offload_forget(const struct dpif *dpif, odp_port_t port_no)
 {
-    acdc_guest_update(netdev_get_name(netdev), NULL);
+    struct shash_node *node;
+
+    ovs_mutex_lock(&guests_mutex);
+    node = acdc_guest_find(dpif_normalize_type(dpif_type(dpif)), port_no);
+    if (node) {
+        acdc_guest_free(node->data);
+        shash_delete(&guests, node);
+    }
+    ovs_mutex_unlock(&guests_mutex);
 }

@@ -195,17 +195,16 @@ acdc_netdev_is_private(const struct dp_packet *b OVS_UNUSED)
 #endif
 }
 
-/* Shows the packets of 'batch' to the engine. */
+/* Shows the 'n' packets, at most NETDEV_MAX_BURST, to the engine. */
 static void
 acdc_netdev_process(struct acdc_port *port, enum acdc_dir dir,
-                    const struct dp_packet_batch *batch,
+                    struct dp_packet *packets[], size_t n,
                     struct acdc_pkt pkts[], struct acdc_injected *injected,
                     long long int now)
 {
-    struct dp_packet *b;
-
     BUILD_ASSERT_DECL((int) NETDEV_MAX_BURST <= (int) ACDC_BATCH_MAX);
-    DP_PACKET_BATCH_FOR_EACH (i, b, batch) {
+    for (size_t i = 0; i < n; i++) {
+        struct dp_packet *b = packets[i];
         uint32_t len = dp_packet_size(b);
         uint32_t hlen = len;
 
@@ -227,20 +226,19 @@ acdc_netdev_process(struct acdc_port *port, enum acdc_dir dir,
             pkts[i].l3_ofs = 0;
         }
         /* Only with userspace TSO, either. */
-        pkts[i].gso = dp_packet_hwol_is_tso(b);
+        pkts[i].gso = acdc_packet_is_tso(b);
         pkts[i].csum_partial = acdc_packet_csum_is_partial(b);
         pkts[i].host = b;
         pkts[i].aux = injected;
     }
-    acdc_process(port, dir, pkts, dp_packet_batch_size(batch),
-                 (uint64_t) now * 1000);
+    acdc_process(port, dir, pkts, n, (uint64_t) now * 1000);
 }
 
 static inline void
 acdc_netdev_add(struct dp_packet_batch *batch,
                 struct dp_packet_batch *overflow, struct dp_packet *b)
 {
-    dp_packet_batch_add(dp_packet_batch_is_full(batch) ? overflow : batch, b);
+    dp_packet_batch_add(acdc_packet_batch_is_full(batch) ? overflow : batch, b);
 }
 
 void
@@ -253,7 +251,9 @@ acdc_netdev_egress(struct acdc_port *port, struct dp_packet_batch *batch,
     size_t n_dropped = 0;
     size_t n_injected = 0;
 
-    acdc_netdev_process(port, ACDC_EGRESS, batch, pkts, &injected, now);
+    ovs_assert(n <= NETDEV_MAX_BURST);
+    acdc_netdev_process(port, ACDC_EGRESS, batch->packets, n, pkts, &injected,
+                        now);
 
     dp_packet_batch_init(overflow);
     dp_packet_batch_refill_init(batch);
@@ -287,16 +287,21 @@ acdc_netdev_ingress(struct acdc_port *port, struct dp_packet_batch *batch,
 {
     const size_t n = dp_packet_batch_size(batch);
     struct acdc_pkt pkts[NETDEV_MAX_BURST];
-    struct dp_packet *b;
-    size_t i;
+    size_t count;
 
-    acdc_netdev_process(port, ACDC_INGRESS, batch, pkts, NULL, now);
+    dp_packet_batch_refill_init(batch);
+    for (size_t start = 0; start < n; start += count) {
+        count = MIN(n - start, NETDEV_MAX_BURST);
+        acdc_netdev_process(port, ACDC_INGRESS, &batch->packets[start], count,
+                            pkts, NULL, now);
+        for (size_t i = 0; i < count; i++) {
+            struct dp_packet *b = pkts[i].host;
 
-    DP_PACKET_BATCH_REFILL_FOR_EACH (i, n, b, batch) {
-        if (OVS_LIKELY(pkts[i].verdict == ACDC_PASS)) {
-            dp_packet_batch_refill(batch, b, i);
-        } else {
-            dp_packet_delete(b);
+            if (OVS_LIKELY(pkts[i].verdict == ACDC_PASS)) {
+                dp_packet_batch_add(batch, b);
+            } else {
+                dp_packet_delete(b);
+            }
         }
     }
 

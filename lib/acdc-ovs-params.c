@@ -95,7 +95,7 @@ parse_atom(const struct param *param, const union ovsdb_atom *atom)
         break;
     case TYPE_NAME:
         while (value < param->max
-               && strcmp(atom->s->string, param->names[value])) {
+               && strcmp(json_string(atom->s), param->names[value])) {
             value++;
         }
         break;
