@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The other Linux: the same figures as over that of the lab, and the packet tests.
+Building its kernel takes minutes, so that it is for `tests/run --all`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acdc_lab.packet_run import LAB, PACKET, PacketRun
+
+LINUX = "6.12"
+KERNEL = LAB.parents[1] / f"build/lab-{LINUX}/linux"
+LINES = {
+    "dumbbell": "dumbbell --stack cubic --acdc --seconds 2",
+    "incast47": "incast --flows 47 --stack cubic --acdc --seconds 1",
+    "coexist": "coexist --stack cubic --acdc --seconds 2",
+}
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("ACDC_TEST_ALL"), reason="takes long: tests/run --all"
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kernel() -> None:
+    subprocess.run([LAB / "build", "--linux", LINUX], check=True)
+
+
+def figures(line: str, out: Path, **environment: str) -> dict[str, float]:
+    command = [LAB / "run", *line.split(), "--json", out]
+    subprocess.run(command, check=True, env=os.environ | environment)
+    result: dict[str, Any] = json.loads(out.read_text())
+    return {
+        "goodput_mbps": result["goodput_mbps"],
+        "rtt_us_p50": result["rtt_us"]["p50"],
+        "jain": result["jain"],
+    }
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_as_over_the_lab_s(name: str, tmp_path: Path) -> None:
+    known = figures(LINES[name], tmp_path / "known.json")
+    other = figures(LINES[name], tmp_path / "other.json", LAB_KERNEL=str(KERNEL))
+    print(known, other)
+    assert other == pytest.approx(known, rel=0.02)
+
+
+def test_packets() -> None:
+    PacketRun(*PACKET, LAB_KERNEL=str(KERNEL)).succeed()
