@@ -181,7 +181,7 @@ SHORT = [
 ]
 TEST_PACKAGES = (
     "python3-pytest python3-hypothesis python3-scapy python3-openvswitch iperf3 iputils-ping"
-    " ethtool tcpdump socat netcat-openbsd net-tools"
+    " ethtool iproute2 procps tcpdump socat netcat-openbsd net-tools"
 ).split()
 
 
