@@ -326,8 +326,9 @@ def random_frame(rng: random.Random, c: Conn) -> bytes:
 
 def test_random_headers(tso_wire: Wire) -> None:
     """Whatever it says: no forged feedback, and the switch goes on."""
-    if datapath_type() == "netdev" and " 3.5.0" in tso_wire.ovs.appctl("version"):
-        pytest.skip("Open vSwitch 3.5.0 crashes by such packets, also without AC/DC")
+    version = tso_wire.ovs.appctl("version").splitlines()[0].split()[-1]
+    if datapath_type() == "netdev" and version in ("3.5.0", "4.0.0"):
+        pytest.skip(f"Open vSwitch {version} crashes by such packets, also without AC/DC")
     rng = random.Random(1)
     for i in range(600):
         ip = rng.choice([V4, V6])
