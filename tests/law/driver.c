@@ -145,6 +145,7 @@ driver_loss(struct driver *d)
 uint32_t
 driver_undo(struct driver *d)
 {
+    note_window(d);
     return acdc_law_undo(&d->law, &d->facts);
 }
 

@@ -12,7 +12,7 @@ from scapy.layers.inet import ICMP, IP
 from scapy.layers.inet6 import ICMPv6DestUnreach, ICMPv6PacketTooBig, IPv6
 from scapy.packet import Packet, Raw
 
-from acdc_testlib.tcp import CE, ECT0, GUEST_IP, GUEST_IP6, Encap, checksum, link
+from acdc_testlib.tcp import CE, ECT0, GUEST_IP, GUEST_IP6, Encap, Segment, checksum, link
 from acdc_testlib.wire import Conn, Counted, Wire, pattern
 
 ROUTER, ROUTER6 = "10.9.0.1", "fd00:9::1"
@@ -192,6 +192,29 @@ def test_a_black_hole_is_left(wire: Wire, ip: Encap) -> None:
     c.peer_data(100)
     (out,) = wire.egress(fitting(c, 500))
     assert out.feedback is not None
+
+
+def test_what_routers_may_fragment_is_not_made_larger(wire: Wire) -> None:
+    """IPv4 without DF: no router says what its path takes, and of fragments nothing can be
+    read or hidden."""
+    c = Conn(wire).open()
+
+    def send(size: int) -> list[Segment]:
+        sent = bytearray(c.from_guest(pattern(c.guest_sent, size)))
+        c.guest_nxt += size
+        sent[20] &= ~0x40
+        sent[24:26] = bytes(2)
+        sent[24:26] = checksum(bytes(sent[14:34])).to_bytes(2, "big")
+        return wire.egress(bytes(sent))
+
+    for size, room in ((1000, False), (500, True)):
+        c.peer_data(200)
+        (out,) = send(size)
+        assert (out.feedback is not None) == room
+        assert not out.raw[20] & 0x40
+    c.peer_data(3000)
+    fack, out = send(1000)
+    assert (fack.fack, out.feedback) == (True, None)
 
 
 @pytest.mark.parametrize("cut", range(0, 90, 7))
