@@ -477,13 +477,4 @@ acdc_flow_is_irs(const struct acdc_flow *f, uint32_t seq)
                                      : f->rcv_nxt - seq <= ACDC_BEGIN;
 }
 
-/* Whether a SYN-ACK to the guest belongs to the live connection 'f', and comes
- * again. */
-static inline bool
-acdc_flow_is_synack_again(const struct acdc_flow *f, const struct acdc_pkt *p)
-{
-    return acdc_flow_is_live(f) && !acdc_flow_in_handshake(f)
-           && acdc_flow_is_irs(f, p->seq) && acdc_flow_is_iss(f, p->ack - 1);
-}
-
 #endif /* acdc-flow.h */

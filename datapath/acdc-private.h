@@ -166,6 +166,15 @@ void acdc_recall_unseen(const struct acdc_ctx *, const struct acdc_pkt *p);
 bool acdc_recall_excuses(const struct acdc_ctx *, const struct acdc_flow *,
                          uint32_t bytes);
 
+/* Whether a SYN-ACK to the guest belongs to the live connection 'f', and comes
+ * again. */
+static inline bool
+acdc_flow_is_synack_again(const struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    return acdc_flow_is_live(f) && !acdc_flow_in_handshake(f)
+           && acdc_flow_is_irs(f, p->seq) && acdc_flow_is_iss(f, p->ack - 1);
+}
+
 /* acdc-stats.c ------------------------------------------------------------- */
 
 /* For the tenant's percentiles, once acdc_rtt_flush() was called. */
