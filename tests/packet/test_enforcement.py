@@ -295,3 +295,38 @@ def test_window_rewrites_are_counted(wire: Wire, ip: Encap) -> None:
     assert n["window_rewritten"] == 1
     wire.ingress(c.from_peer(window=3, fb=(0, 0)))
     assert n["window_rewritten"] == 1
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_policing_after_a_simultaneous_open_with_data(wire: Wire, ip: Encap, again: bool) -> None:
+    """The peer's SYN has data (TCP Fast Open), its SYN-ACK of the same number has none: what
+    arrived has arrived."""
+    wire.set(police="true")
+    c = Conn(wire, ip)
+    size = 1000
+    wire.egress(c.guest_syn(payload=pattern(0, size)))
+    wire.ingress(c.peer_syn(payload=pattern(0, size)))
+    wire.egress(c.guest_synack())
+    wire.ingress(c.peer_synack())
+    c.established()
+    n = Counted(wire)
+    if not again:
+        # Each has what came with the other's SYN.
+        c.guest_nxt += size
+        c.guest_acked = size
+    c.peer_nxt += size
+    assert len(c.guest_ack()) == 1
+    for _ in range(3):
+        assert len(c.guest_data(size)) == 1
+        assert len(c.peer_data(size)) == 1
+        assert len(c.peer_ack()) == 1
+    assert (n["ack_optimistic"], n["policed_packets"]) == (0, 0)
+
+
+@pytest.mark.parametrize("segments", [4, 10])
+def test_first_flight_of_a_guest_that_is_called(wire: Wire, ip: Encap, segments: int) -> None:
+    """It may have data for the SYN-ACK and behind it (TCP Fast Open): initial_window of that."""
+    wire.set(initial_window=segments)
+    c = Conn(wire, ip, active=False)
+    (syn,) = wire.ingress(c.peer_syn())
+    assert syn.window <= segments * c.mss

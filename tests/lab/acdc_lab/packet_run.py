@@ -17,7 +17,8 @@ PACKET = sorted(
     if path.stem not in ("test_hostile", "test_conn_cache", "test_good_checksums", "test_memory")
 )
 # Without what takes long there: 15000 connections, iperf3, each kind of tunnel.
-SYSTEM = [TESTS / f"system/test_{name}.py" for name in ("conntrack", "traffic", "tunnels", "vlan")]
+NAMES = ("conntrack", "smaller_path", "traffic", "tunnels", "vlan")
+SYSTEM = [TESTS / f"system/test_{name}.py" for name in NAMES]
 LONG = "churn or iperf3 or honest or geneve-over-v4 or vxlan-over-v6"
 
 
