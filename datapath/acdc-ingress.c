@@ -84,10 +84,11 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
     /* Twin: read_feedback(). */
     acdc_pkt_get_feedback(p, &ce, &total);
     new_total = total - in->fb_total;
+    if (new_total >> 31 || seq_after(total, acdc_flow_tx_total(f))) {
+        return false;
+    }
     new_ce = ce - in->fb_ce;
-    if (seq_before(total, in->fb_total)
-        || seq_after(total, acdc_flow_tx_total(f))
-        || new_ce > new_total || !acdc_pkt_make_writable(p)) {
+    if (new_ce > new_total || !acdc_pkt_make_writable(p)) {
         return false;
     }
 
