@@ -287,6 +287,14 @@ acdc_flow6(const struct acdc_flow *f)
 #endif
 }
 
+/* As in struct acdc_pkt. */
+static inline uint32_t
+acdc_flow_vids(const struct acdc_flow *f)
+{
+    return acdc_flow_is_v6(f) ? acdc_flow_addrs(f) & 0xffffff
+           : acdc_flow_has_three(f) ? acdc_flow6(f)->vids : 0;
+}
+
 /* Whether both had the option. */
 static inline bool
 acdc_flow_scales(const struct acdc_flow *f)

@@ -252,7 +252,7 @@ flow_info(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
     const struct acdc_policy *policy = acdc_ptr_load(&tenant->policy);
     const struct acdc_params *params;
     struct acdc_end local, remote;
-    uint32_t rule;
+    uint32_t rule, vids;
 
     memset(fi, 0, sizeof *fi);
     memcpy(fi->tenant, tenant->name, sizeof fi->tenant);
@@ -263,6 +263,9 @@ flow_info(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
     memcpy(fi->remote, remote.addr, sizeof fi->remote);
     fi->local_port = local.port;
     fi->remote_port = remote.port;
+    vids = acdc_flow_vids(f);
+    fi->vlans[0] = (uint16_t) (vids >> 12 ? vids >> 12 : vids);
+    fi->vlans[1] = vids >> 12 ? vids & ACDC_VID_MASK : 0;
 
     acdc_lock(&f->lock);
     if (f->flags & ACDC_F_DEAD) {

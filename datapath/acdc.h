@@ -382,6 +382,8 @@ struct acdc_flow_info {
     uint8_t wscale_local, wscale_remote;
     uint8_t local[16], remote[16];      /* be, IPv4-mapped. */
     uint16_t local_port, remote_port;
+    uint16_t vlans[2];          /* The first two VIDs that are not 0, the outer
+                                 * one first; 0: no more. */
     uint16_t mss;
     uint32_t beta;
     uint32_t alpha;

@@ -89,6 +89,23 @@ put_endpoints(struct ds *ds, bool json, const struct acdc_flow_info *f)
     }
 }
 
+/* As text only where there are some. */
+static void
+put_vlans(struct ds *ds, bool json, const struct acdc_flow_info *f)
+{
+    if (json || f->vlans[0]) {
+        put_name(ds, json, "vlans");
+        ds_put_cstr(ds, json ? "[" : "");
+        if (f->vlans[0]) {
+            ds_put_format(ds, "%"PRIu16, f->vlans[0]);
+        }
+        if (f->vlans[1]) {
+            ds_put_format(ds, ",%"PRIu16, f->vlans[1]);
+        }
+        ds_put_cstr(ds, json ? "]" : "");
+    }
+}
+
 void
 acdc_appctl_put_flow(struct ds *ds, bool json, const char *type,
                      const struct acdc_flow_info *f)
@@ -102,6 +119,7 @@ acdc_appctl_put_flow(struct ds *ds, bool json, const char *type,
     put_string(ds, json, "tenant", f->tenant);
     put_string(ds, json, "port", f->port);
     put_endpoints(ds, json, f);
+    put_vlans(ds, json, f);
     put_string(ds, json, "state", acdc_flow_state_names[f->state]);
     put_string(ds, json, "alg", acdc_algorithm_names[f->algorithm]);
     put_string(ds, json, "mode", acdc_mode_names[f->mode]);

@@ -27,7 +27,7 @@ BUILD_ASSERT_DECL(sizeof(struct acdc_tenant_stats)
                   == ROUND_UP(ACDC_NAME_LEN + sizeof(struct acdc_params) + 36,
                               8) + 488);
 BUILD_ASSERT_DECL(sizeof(struct acdc_port_info) == 140);
-BUILD_ASSERT_DECL(sizeof(struct acdc_flow_info) == 240);
+BUILD_ASSERT_DECL(sizeof(struct acdc_flow_info) == 244);
 #endif
 
 /* Looks the family up.  OVS's nl_lookup_genl_family() does not tell its

@@ -100,6 +100,10 @@ def test_same_ends_in_two_vlans(wire: Wire, ip: Encap) -> None:
     assert n["ack_optimistic"] == 0
     found = {int(f["fb_ce"]) for f in flows(wire, port)}
     assert found == {0, 1500, 3000, 4500}
+    shown = [tuple(f["vlans"]) for f in flows(wire, port)]
+    assert sorted(shown) == sorted(vlans)
+    text = wire.ovs.appctl("acdc/dump-flows", f"tenant={wire.tenant}")
+    assert f"{conns[3].guest_port}>" in text.split(" vlans=10,20 ")[0].splitlines()[-1]
 
 
 @pytest.mark.parametrize(("opened", "then"), [((10,), (20,)), ((), (10,)), ((10, 20), ())])
