@@ -389,6 +389,19 @@ def test_addresses_of_another(arena: Arena, encap: Encap) -> None:
 # Guests that receive: what the sender's switch makes of it.
 
 
+def test_withheld_acks(arena: Arena, ip: Encap) -> None:
+    """One ACK of all makes a window no larger than one of each segment."""
+    windows = []
+    for each in (False, True):
+        c = Conn(arena.red, ip).open()
+        c.guest_data(10 * c.segment_size)
+        for _ in range(10 if each else 1):
+            c.peer_ack(c.segment_size if each else None)
+            c.guest_data(2 * c.segment_size)        # As its window allows.
+        windows.append(c.info()["wnd"])
+    assert windows[0] <= windows[1]
+
+
 def test_split_acks(arena: Arena) -> None:
     """They are worth no more than one."""
     windows = []
