@@ -246,6 +246,7 @@ acdc_flow_loss(struct acdc_ctx *ctx, struct acdc_flow *f,
         acdc_flow_time_next(f, facts->window);
         ACDC_COUNT(ctx, CUTS_LOSS, 1);
     }
+    ACDC_TRACE_LAW(loss, ctx, f);
 }
 
 void
@@ -258,6 +259,7 @@ acdc_flow_timeout(struct acdc_ctx *ctx, struct acdc_flow *f,
     in->reorders = false;
     acdc_law_timeout(&in->law, facts);
     acdc_flow_time_next(f, facts->window);
+    ACDC_TRACE_LAW(timeout, ctx, f);
     f->dupacks = 0;
 }
 

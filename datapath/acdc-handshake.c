@@ -514,6 +514,9 @@ settle(struct acdc_ctx *ctx, struct acdc_flow *f,
         settle_mss(f, synack);
         ACDC_COUNT(ctx, FLOWS_CAPABLE, capable);
         ACDC_COUNT(ctx, FLOWS_FALLBACK, !capable);
+        if (!capable) {
+            ACDC_TRACE_FLOW(fallback, ctx, f, ACDC_FALLBACK_HANDSHAKE, 0);
+        }
     }
     if (ctx->dir == ACDC_INGRESS) {
         adapt_options(ctx, f, params, synack);

@@ -123,6 +123,8 @@ note_silence(const struct steps *s, uint32_t acked)
         acdc_flow_set_counted(s->ctx, f, false);
         acdc_law_switch(&in->law, acdc_flow_algorithm(f, s->params));
         ACDC_COUNT(s->ctx, FEEDBACK_LOST, 1);
+        ACDC_TRACE_FLOW(fallback, s->ctx, f, ACDC_FALLBACK_SILENT,
+                        in->law.wnd);
     }
 }
 

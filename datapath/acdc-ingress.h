@@ -82,6 +82,7 @@ law_ack(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (acdc_law_ack(&acdc_flow_in(f)->law, facts)) {
         acdc_flow_time_next(f, facts->window);
         ACDC_COUNT(ctx, CUTS_ECN, 1);
+        ACDC_TRACE_LAW(cut, ctx, f);
     }
 }
 

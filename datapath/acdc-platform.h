@@ -25,7 +25,14 @@
 #include <linux/string.h>
 #include <linux/types.h>
 
+#include "acdc-trace.h"
 #include "compat.h"
+
+/* A tracepoint of a connection, of the same name in tracefs (acdc/acdc_NAME) and
+ * among the USDT probes of ovs-vswitchd (acdc:acdc_NAME).  ARGS: tenant's name,
+ * flow, addresses and ports as in struct acdc_flow, and two numbers, see
+ * ACDC_TRACE_FLOW(). */
+#define ACDC_TRACE(NAME, ...) trace_acdc_##NAME(__VA_ARGS__)
 
 #define acdc_likely(X) likely(X)
 #define acdc_unlikely(X) unlikely(X)
@@ -140,6 +147,14 @@ static inline u64 acdc_div64(u64 a, u64 b) { return div64_u64(a, b); }
 #if __has_feature(address_sanitizer)
 #define ACDC_ASAN 1
 #endif
+#endif
+
+/* A no-operation, to which a debugger or bpftrace attaches. */
+#ifdef ACDC_USDT
+#include <sys/sdt.h>
+#define ACDC_TRACE(NAME, ...) DTRACE_PROBE6(acdc, acdc_##NAME, __VA_ARGS__)
+#else
+#define ACDC_TRACE(NAME, ...) ((void) 0)
 #endif
 
 #define acdc_likely(X) __builtin_expect(!!(X), 1)

@@ -100,6 +100,23 @@ acdc_count(struct acdc_ctx *ctx, unsigned int counter, uint32_t n)
 }
 #define ACDC_COUNT(CTX, SYMBOL, N) acdc_count(CTX, ACDC_C_##SYMBOL, N)
 
+/* Tracepoints of flow F, with two numbers:
+ * flow_state       the state before and after, enum acdc_flow_state;
+ * cut, loss, timeout
+ *                  the window after it, in bytes, and the smoothed RTT, in us;
+ * fallback         enum acdc_fallback_cause, and the window. */
+#define ACDC_TRACE_FLOW(NAME, CTX, F, A, B) \
+    ACDC_TRACE(NAME, (CTX)->tenant->name, F, acdc_flow_addrs(F), (F)->ports, \
+               (uint32_t) (A), (uint32_t) (B))
+#define ACDC_TRACE_LAW(NAME, CTX, F) \
+    ACDC_TRACE_FLOW(NAME, CTX, F, acdc_flow_in(F)->law.wnd, \
+                    acdc_flow_in(F)->srtt_us8 / 8)
+enum acdc_fallback_cause {
+    ACDC_FALLBACK_HANDSHAKE,    /* The other end showed no capability. */
+    ACDC_FALLBACK_SILENT,       /* It reports no more: feedback_lost. */
+    ACDC_FALLBACK_UNHEARD,      /* The guest gets nothing by this port. */
+};
+
 /* acdc-table.c: the flow table, but for what acdc-table.h has. -------------- */
 
 int acdc_table_ensure(struct acdc *);

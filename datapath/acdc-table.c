@@ -366,6 +366,7 @@ acdc_flow_set_state(const struct acdc_ctx *ctx, struct acdc_flow *f,
     if (f->state != state) {
         bool handshake = acdc_flow_in_handshake(f);
 
+        ACDC_TRACE_FLOW(flow_state, ctx, f, f->state, state);
         count_state(ctx->tenant, (enum acdc_flow_state) f->state, -1);
         f->state = (unsigned int) state & 7;
         if (handshake && !acdc_flow_in_handshake(f)) {

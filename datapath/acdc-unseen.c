@@ -30,6 +30,8 @@ become_deaf(struct acdc_ctx *ctx, struct acdc_flow *f,
     f->peer_edge = f->rcv_nxt;
     if (f->flags & ACDC_F_CAPABLE) {
         set_capable(ctx, f, params, false);
+        ACDC_TRACE_FLOW(fallback, ctx, f, ACDC_FALLBACK_UNHEARD,
+                        acdc_flow_in(f)->law.wnd);
     }
 }
 

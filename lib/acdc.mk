@@ -4,6 +4,9 @@
 # datapath/ to acdc/, and our lib/ to lib/, of Open vSwitch's tree.
 
 AM_CPPFLAGS += -I $(top_srcdir)/acdc
+if HAVE_USDT_PROBES
+AM_CPPFLAGS += -DACDC_USDT
+endif
 
 include acdc/Kbuild
 

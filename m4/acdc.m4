@@ -57,6 +57,7 @@ AC_DEFUN([ACDC_OVS_CONFIGURE_ARGS],
        [--config-cache | -C | --disable-option-checking], [continue],
        [--with-dpdk | --with-dpdk=* | --without-dpdk], [continue],
        [--with-ovs-source=*], [continue],
+       [--enable-usdt-probes | --enable-usdt-probes=*], [continue],
        [--runstatedir=* | PYTHON3=* | OVS_CONFIGURE_FLAGS=*], [continue])
      acdc_arg=`printf '%s\n' "$acdc_arg" | sed "s/'/'\\\\\\\\''/g"`
      OVS_CONFIGURE_ARGS="$OVS_CONFIGURE_ARGS '$acdc_arg'"
@@ -66,5 +67,7 @@ AC_DEFUN([ACDC_OVS_CONFIGURE_ARGS],
      [OVS_CONFIGURE_ARGS="$OVS_CONFIGURE_ARGS '--with-rundir=$runstatedir/openvswitch'"])
    AS_IF([test "$OVS_DPDK" != no],
      [OVS_CONFIGURE_ARGS="$OVS_CONFIGURE_ARGS --with-dpdk=$OVS_DPDK"])
+   AS_IF([test "$OVS_USDT" = yes],
+     [OVS_CONFIGURE_ARGS="$OVS_CONFIGURE_ARGS --enable-usdt-probes"])
    OVS_CONFIGURE_ARGS="$OVS_CONFIGURE_ARGS 'PYTHON3=$PYTHON3' $OVS_CONFIGURE_FLAGS"
    AC_SUBST([OVS_CONFIGURE_ARGS])])

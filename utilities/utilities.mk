@@ -31,6 +31,20 @@ prometheus_DATA = \
 	utilities/prometheus/acdc-dashboard.json \
 	utilities/prometheus/acdc-rules.yml
 
+# For the ovs-vswitchd that is installed.
+bpftracedir = $(pkgdatadir)/bpftrace
+bpftrace_scripts = \
+	acdc-cut.bt \
+	acdc-fallback.bt \
+	acdc-flow-state.bt \
+	acdc-loss.bt \
+	acdc-timeout.bt
+bpftrace_SCRIPTS = $(bpftrace_scripts:%=build/bpftrace/%)
+
+build/bpftrace/%.bt: utilities/bpftrace/%.bt
+	@$(MKDIR_P) build/bpftrace
+	$(AM_V_GEN)sed 's|/usr/sbin/ovs-vswitchd|$(sbindir)/ovs-vswitchd|' $< >$@
+
 # Where Wireshark looks for it, if libdir is the distribution's.
 wiresharkdir = $(libdir)/wireshark/plugins
 wireshark_DATA = utilities/wireshark/acdc.lua

@@ -21,6 +21,9 @@
 #include "acdc-dp.h"
 #include "acdc-linux.h"
 
+#define CREATE_TRACE_POINTS
+#include "acdc-trace.h"
+
 enum {
 	/* Headers are pulled into the linear part as far as this, which is all
 	 * that most packets have: Ethernet, IPv6, TCP.  The parser asks for more. */

@@ -10,9 +10,13 @@
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0)
 #include <linux/unaligned.h>
+
+#define acdc_assign_str(FIELD) __assign_str(FIELD)
 #else
 #include <asm/unaligned.h>
 #include <net/genetlink.h>
+
+#define acdc_assign_str(FIELD) __assign_str(FIELD, FIELD)
 
 static inline void *genl_info_userhdr(const struct genl_info *info)
 {
