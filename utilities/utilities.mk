@@ -45,6 +45,10 @@ build/bpftrace/%.bt: utilities/bpftrace/%.bt
 	@$(MKDIR_P) build/bpftrace
 	$(AM_V_GEN)sed 's|/usr/sbin/ovs-vswitchd|$(sbindir)/ovs-vswitchd|' $< >$@
 
+# Where sos looks for it, if prefix is the distribution's.
+sosdir = $(prefix)/lib/python3/dist-packages/sos/report/plugins
+sos_DATA = utilities/sos/acdc.py
+
 # Where Wireshark looks for it, if libdir is the distribution's.
 wiresharkdir = $(libdir)/wireshark/plugins
 wireshark_DATA = utilities/wireshark/acdc.lua
