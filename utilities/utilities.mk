@@ -31,19 +31,18 @@ prometheus_DATA = \
 	utilities/prometheus/acdc-dashboard.json \
 	utilities/prometheus/acdc-rules.yml
 
-# For the ovs-vswitchd that is installed.
 bpftracedir = $(pkgdatadir)/bpftrace
-bpftrace_scripts = \
-	acdc-cut.bt \
-	acdc-fallback.bt \
-	acdc-flow-state.bt \
-	acdc-loss.bt \
-	acdc-timeout.bt
-bpftrace_SCRIPTS = $(bpftrace_scripts:%=build/bpftrace/%)
+bpftrace_SCRIPTS = \
+	utilities/bpftrace/acdc-cut.bt \
+	utilities/bpftrace/acdc-fallback.bt \
+	utilities/bpftrace/acdc-flow-state.bt \
+	utilities/bpftrace/acdc-loss.bt \
+	utilities/bpftrace/acdc-timeout.bt
 
-build/bpftrace/%.bt: utilities/bpftrace/%.bt
-	@$(MKDIR_P) build/bpftrace
-	$(AM_V_GEN)sed 's|/usr/sbin/ovs-vswitchd|$(sbindir)/ovs-vswitchd|' $< >$@
+# They name the program, as the distribution has it.
+install-exec-hook:
+	sed -i 's|/usr/sbin/ovs-vswitchd|$(sbindir)/ovs-vswitchd|' \
+	  $(DESTDIR)$(bpftracedir)/*.bt
 
 # Where sos looks for it, if prefix is the distribution's.
 sosdir = $(prefix)/lib/python3/dist-packages/sos/report/plugins

@@ -533,11 +533,16 @@ def test_install(tmp_path: Path) -> None:
     assert "Nagios" in succeed(exporter.with_name("acdc-check"), "--help", cwd=tmp_path)
     assert "acdc-trace " in succeed(exporter.with_name("acdc-trace"), "--version", cwd=tmp_path)
     assert "Draws" in succeed(exporter.with_name("acdc-trace-plot"), "--help", cwd=tmp_path)
+    assert "limits" in succeed(exporter.with_name("acdc-top"), "--help", cwd=tmp_path)
     prefix = exporter.parents[1]
     assert (prefix / "share/acdc/datapath/acdc-counters.h").exists()
-    for name in ("wireshark/plugins/acdc.lua", "acdc_scapy/__init__.py"):
+    modules = ("acdc_check", "acdc_scapy", "acdc_top")
+    for name in ("wireshark/plugins/acdc.lua", *(f"{module}/__init__.py" for module in modules)):
         assert len(list(tmp_path.rglob(name))) == 1, name
     for name in ("acdc-rules.yml", "acdc-dashboard.json"):
         assert (prefix / "share/acdc/prometheus" / name).exists(), name
+    script = (prefix / "share/acdc/bpftrace/acdc-cut.bt").read_text()
+    assert f"usdt:/{daemon.relative_to(tmp_path)}:acdc:" in script
+    assert (prefix / "lib/python3/dist-packages/sos/report/plugins/acdc.py").exists()
     service = (prefix / "lib/systemd/system/acdc-exporter.service").read_text()
     assert f"ExecStart=/{exporter.relative_to(tmp_path)} " in service
