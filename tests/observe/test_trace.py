@@ -9,6 +9,7 @@ import contextlib
 import csv
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -694,6 +695,21 @@ def memory_and_time(capture: File) -> tuple[int, float]:
     _, status, usage = os.wait4(pid, 0)
     assert status == 0 and isinstance(usage, resource.struct_rusage)
     return usage.ru_maxrss, usage.ru_utime + usage.ru_stime
+
+
+def test_a_terminal_sees_progress(tmp_path: File) -> None:
+    """Where what is found goes elsewhere."""
+    capture = tmp_path / "made.pcap"
+    many_packets(capture, 3000)
+    master, slave = os.openpty()
+    with open(master, "rb", buffering=0) as terminal, open(slave, "wb") as stderr:
+        subprocess.run(
+            [TRACE, "--summary", capture], stdout=subprocess.DEVNULL, stderr=stderr, check=True
+        )
+        shown = terminal.read(10_000).decode()
+    percents = [int(word) for word in re.findall(r"(\d+) %", shown)]
+    assert percents == sorted(percents) and len(percents) == 2
+    assert "131072 packets" in shown
 
 
 def test_memory_is_that_of_open_connections(tmp_path: File) -> None:
