@@ -337,7 +337,7 @@ TIERS = [
         ("packet", "packets through the real ovs-vswitchd", 15, None, ()),
         ("config", "ovs-vsctl, ovs-appctl", 10, None, ()),
         ("system", "real TCP between namespaces", 20, None, ()),
-        ("observe", "Wireshark, metrics, checks: what an operator sees", 5, None, ()),
+        ("observe", "captures, metrics, checks: what an operator sees", 10, None, ()),
         ("mininet", "topologies", 15, None, ("quickstart",)),
         ("quickstart", "the quick start", 15, None, ("quickstart",)),
         ("ovs", "Open vSwitch's own tests, those near our changes", 40, run_ovs, ()),
