@@ -14,7 +14,7 @@ from debian_root import PROJECT, TEST_PACKAGES, DebianRoot, ccache, copy_sources
 BUILD = """
 cd /src
 export PATH=/usr/lib/ccache:$PATH CCACHE_DIR=/var/cache/ccache
-./boot.sh && ./configure --quiet --with-dpdk=shared && make && make check
+./boot.sh && ./configure --quiet --with-dpdk=shared && make && make pristine && make check
 build-aux/ovs-tree version build/openvswitch
 """
 
