@@ -114,14 +114,17 @@ def test_cuts(path: Path, tmp_path: File) -> None:
 
 @pytest.mark.usefixtures("bpftrace")
 def test_fallback(path: Path, tmp_path: File) -> None:
+    path.ovs.set_tenant("green")
+    path.ovs.bind("green", "vnet0")
     path.ovs.bind(None, "vnet1")
     out = tmp_path / "out"
     try:
         with script("fallback", out):
             path.transfer(PORT + 41, 1000)
     finally:
-        path.ovs.bind("blue", "vnet1")
-    expected = rf"blue {A}:\d+>{B}:{PORT + 41} falls back: no AC/DC at the other end"
+        path.ovs.bind("blue", "vnet0", "vnet1")
+        path.ovs.del_tenant("green")
+    expected = rf"green {A}:\d+>{B}:{PORT + 41} falls back: no AC/DC at the other end"
     assert re.search(expected, out.read_text()), out.read_text()
 
 
