@@ -165,7 +165,7 @@ def test_data_both_ways(lab: Any) -> None:
 )
 def test_data_that_is_late_by_up_to_a_round_trip(lab: Any, more: str) -> None:
     """Percent; recovery 0: guests without RACK."""
-    line = "late --acdc --rate 1gbit --delay 250 --mark 30280 --flows 2 --seconds 0.4 --late-by 600"
+    line = "late --acdc --rate 1gbit --delay 250 --mark 30280 --flows 2 --seconds 1 --late-by 600"
     late = lab(f"{line} --late {more}")
     assert_clean(late)
     assert late["tcp"]["out_of_order"] > 100
