@@ -50,6 +50,10 @@ ACDC_COUNTER(RETRANSMITS,       "retransmits",       "data packets of the guest 
 ACDC_COUNTER(RTT_SAMPLES,       "rtt_samples",       "round-trip times measured")
 ACDC_COUNTER(ACK_INVALID,       "ack_invalid",       "ACKs of data not sent, ignored by the law")
 
+/* Pacing. */
+ACDC_COUNTER(PACED,             "paced",             "data packets of the guest given a later time to leave")
+ACDC_COUNTER(PACED_UNHELD,      "paced_unheld",      "round-trip times that show that nothing held a packet until then")
+
 /* Enforcement. */
 ACDC_COUNTER(WINDOW_REWRITTEN,  "window_rewritten",  "receive windows made smaller on the way to the guest")
 ACDC_COUNTER(SOLICITED,         "solicited",         "data packets given CWR so that the far guest acknowledges them at once")

@@ -4,6 +4,7 @@
  * policed, feedback about the data it received added, the ECT mark set. */
 
 #include "acdc-group.h"
+#include "acdc-pace.h"
 
 /* A guest must not be able to forge feedback: what looks like ours goes. */
 static bool
@@ -340,7 +341,7 @@ may_report(const struct acdc_flow *f, const struct acdc_pkt *p)
 }
 
 /* Reports to the sending side what arrived here: on a pure ACK always, on
- * data where it fits, else in a FACK when there is news. */
+ * data where it fits and which leaves at once, else in a FACK when there is news. */
 static ACDC_NOINLINE void
 add_feedback(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
              uint8_t ecn, uint8_t reserved)
@@ -349,7 +350,7 @@ add_feedback(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
     bool pure = is_pure_ack(p);
 
     if (acdc_pkt_room(p) >= ACDC_OPT_FB_LEN
-        && (pure || has_room_on_path(ctx, f, p))) {
+        && (pure || (p->verdict == ACDC_PASS && has_room_on_path(ctx, f, p)))) {
         if (!pure && !pending) {
             return;
         }
@@ -506,7 +507,7 @@ static void
 egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 {
     const struct acdc_params *params = acdc_flow_params(ctx, f);
-    uint32_t last;
+    uint32_t last, was_timed;
 
     if (acdc_unlikely(f->seen != ctx->seen)) {
         see_first(ctx, f, params, p);
@@ -526,8 +527,14 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         return;
     }
     last = f->snd_nxt;
+    was_timed = f->flags & ACDC_F_RTT_PENDING;
     if (!track_data(ctx, f, params, p)) {
         return;
+    }
+    if (acdc_unlikely(params->pace) && ctx->acdc->holds
+        && acdc_pkt_end(p) != p->seq && acdc_flow_enforced(f, params)) {
+        acdc_flow_pace(ctx, f, p,
+                       !was_timed && (f->flags & ACDC_F_RTT_PENDING));
     }
     renumber_ack(ctx, f, p);
     if (acdc_unlikely(f->state == ACDC_FLOW_CLOSED)) {

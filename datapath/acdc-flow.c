@@ -145,6 +145,11 @@ take_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (rtt > ACDC_RTT_MOST_US) {
         return 0;
     }
+    if (acdc_unlikely(in->timed_held) && rtt < srtt_us8 / 32) {
+        /* It left before its time, as nothing held it. */
+        ACDC_COUNT(ctx, PACED_UNHELD, 1);
+        return 0;
+    }
     if (acdc_unlikely(acdc_flow_is_small(f))
         && rtt > srtt_us8 / 8 + ACDC_DELAYED_ACK_US) {
         acdc_flow_note_delay(ctx, f, params);

@@ -183,7 +183,7 @@ struct acdc_flow {
                                  * acknowledged, see acdc_flow_inactive_ms(). */
 };
 
-/* The other part: what packets to the guest need.  56 bytes. */
+/* The other part: what packets to the guest need.  64 bytes. */
 struct acdc_flow_in {
     uint32_t srtt_us8 : 24;     /* Smoothed round-trip time, RFC 6298,
                                  * microseconds times 8. */
@@ -200,6 +200,11 @@ struct acdc_flow_in {
     uint32_t right_edge;        /* Highest ever offered to the guest. */
     uint16_t peer_window;       /* Window field of the last ACK, raw, ... */
     uint16_t out_window;        /* ... and as the guest got it. */
+    uint32_t next_send;         /* acdc-pace.h: when data may leave again, in
+                                 * ACDC_PACE_NS. */
+    uint8_t unpaced;            /* So many segments may still leave at once. */
+    bool timed_held;            /* What is timed leaves later than it came. */
+    uint8_t spare[2];
     struct acdc_law law;        /* Only ACKs need what is behind 'wnd', and
                                  * what follows. */
     uint32_t fb_total;          /* Last feedback got. */

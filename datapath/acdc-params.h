@@ -127,4 +127,12 @@ ACDC_PARAM(13, SPREAD_CUTS, spread_cuts, BOOL, 0, 1,
 ACDC_PARAM(14, SMALL_WINDOWS, small_windows, BOOL, 0, 1,
            false, KEY("small-windows"), NULL, "small windows")
 
+/* Whether data of the guest leaves evenly over the round-trip time instead of in
+ * trains.  Connections then get equal shares and the queue is shorter.  Each packet
+ * gets a time to leave, for which an <code>fq</code> queueing discipline at the
+ * hypervisor's uplink holds it; it does nothing where there is none, nor in the
+ * userspace datapath.  The default is <code>false</code>. */
+ACDC_PARAM(15, PACE, pace, BOOL, 0, 1,
+           false, COLUMN, NULL, "paced")
+
 #undef ACDC_PARAM

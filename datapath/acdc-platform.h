@@ -223,19 +223,16 @@ typedef uint32_t acdc_link;             /* In units of 8 bytes; 0: NULL. */
  * longer with a million flows. */
 #define ACDC_GROUP ((size_t) 2048)
 #define ACDC_FLOW ((size_t) 64)
-#define ACDC_FLOW_IN ((size_t) 56)
-#define ACDC_GROUP_FLOWS (ACDC_GROUP / (ACDC_FLOW + ACDC_FLOW_IN))      /* 17 */
+#define ACDC_GROUP_FLOWS (ACDC_GROUP / (2 * ACDC_FLOW))     /* Of two parts, as
+                                                             * large. */
 #define ACDC_GROUP_IN (ACDC_GROUP_FLOWS * ACDC_FLOW)
 static inline void *acdc_arena_in(const void *flow)
 {
-    uintptr_t ofs = (uintptr_t) flow & (ACDC_GROUP - 1);
-
-    return (void *) ((uintptr_t) flow + ACDC_GROUP_IN
-                     - ofs / (ACDC_FLOW / (ACDC_FLOW - ACDC_FLOW_IN)));
+    return (void *) ((uintptr_t) flow + ACDC_GROUP_IN);
 }
 /* Those of IPv6 have a third part, behind the arena. */
 #define ACDC_FLOW6 ((size_t) 32)
-#define ACDC_GROUP6 ((ACDC_GROUP_FLOWS + 1) * ACDC_FLOW6)
+#define ACDC_GROUP6 (ACDC_GROUP_FLOWS * ACDC_FLOW6)
 /* Of the flows in SIZE bytes of the arena, whole groups. */
 #define ACDC_SIZE6(SIZE) ((SIZE) / ACDC_GROUP * ACDC_GROUP6)
 static inline void *acdc_arena6(const void *flow)

@@ -26,6 +26,7 @@ struct acdc {
     uint32_t evict_hand;        /* Bucket; 'lock'. */
     uint32_t sweep_hand;        /* Bucket; configuration thread. */
     uint16_t gen;               /* Last acdc_policy.gen; likewise. */
+    bool holds;                 /* acdc_set_holds(). */
     uint32_t n_refs;            /* Ports not yet freed, and 1 until
                                  * acdc_destroy(); 'lock'. */
     acdc_a32 max_flows, idle_timeout_ms, exid;
@@ -49,6 +50,7 @@ struct acdc_ctx {
     uint16_t exid;
     uint8_t me;                 /* This thread, to locks of flows. */
     uint8_t last_holder;        /* Of the lock that was taken last. */
+    uint64_t now;               /* Nanoseconds. */
     uint32_t now_us, now_ms;
     uint32_t seen;              /* For acdc_flow.seen. */
     uint32_t rtt_bucket, n_rtts;        /* See acdc_rtt_record(). */

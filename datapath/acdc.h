@@ -113,6 +113,8 @@ struct acdc_tenant_config {
 
 /* Returns an engine, or NULL without memory.  'cfg' NULL: defaults. */
 struct acdc *acdc_create(const struct acdc_config *cfg);
+/* The host heeds ACDC_HOLD.  Before there is a port. */
+void acdc_set_holds(struct acdc *);
 /* Frees everything.  No thread may be inside acdc_process(). */
 void acdc_destroy(struct acdc *);
 /* Takes effect at once; a lower max_flows evicts no active flow.  Returns 0
@@ -155,6 +157,8 @@ enum acdc_dir { ACDC_EGRESS, ACDC_INGRESS };
 enum acdc_verdict {
     ACDC_PASS,                  /* Go on with the packet, edited or not. */
     ACDC_DROP,                  /* Free it: a FACK, or policed. */
+    ACDC_HOLD,                  /* As ACDC_PASS, and it is to leave the host at
+                                 * 'release'. */
 };
 
 /* acdc_pkt.writable.  Of an unknown one the host is asked before the first
@@ -193,6 +197,8 @@ struct acdc_pkt {
     void *aux;                  /* For acdc_host_*(). */
 
     /* Set by the engine for the host. */
+    uint64_t release;           /* Only with ACDC_HOLD: nanoseconds, as 'now' of
+                                 * acdc_process(). */
     uint8_t verdict;            /* enum acdc_verdict. */
     bool edited;                /* acdc_host_writable() was asked and said yes:
                                  * some byte was changed. */

@@ -137,7 +137,7 @@ acdc_arena_alloc_flow(size_t size, bool v6)
     if (!p) {
         return NULL;
     }
-    memset(acdc_arena_in(p), 0, ACDC_FLOW_IN);
+    memset(acdc_arena_in(p), 0, ACDC_FLOW);
     if (v6) {
         memset(acdc_arena6(p), 0, ACDC_FLOW6);
     }

@@ -267,7 +267,7 @@ acdc_netdev_egress(struct acdc_port *port, struct dp_packet_batch *batch,
                 n_injected++;
             }
         }
-        if (OVS_LIKELY(pkts[i].verdict == ACDC_PASS)) {
+        if (OVS_LIKELY(pkts[i].verdict != ACDC_DROP)) {
             acdc_netdev_add(batch, overflow, b);
         } else {
             dp_packet_delete(b);
@@ -297,7 +297,7 @@ acdc_netdev_ingress(struct acdc_port *port, struct dp_packet_batch *batch,
         for (size_t i = 0; i < count; i++) {
             struct dp_packet *b = pkts[i].host;
 
-            if (OVS_LIKELY(pkts[i].verdict == ACDC_PASS)) {
+            if (OVS_LIKELY(pkts[i].verdict != ACDC_DROP)) {
                 dp_packet_batch_add(batch, b);
             } else {
                 dp_packet_delete(b);

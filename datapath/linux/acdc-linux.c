@@ -97,7 +97,7 @@ static int acdc_create_caches(void)
 {
 	acdc_flow_caches[false] =
 		kmem_cache_create("acdc_flow", acdc_flow_size(false), 0,
-				  ACDC_CACHE_FLAGS | SLAB_HWCACHE_ALIGN, NULL);
+				  ACDC_CACHE_FLAGS, NULL);
 	acdc_flow_caches[true] =
 		kmem_cache_create("acdc_flow6", acdc_flow_size(true), 0,
 				  ACDC_CACHE_FLAGS, NULL);
@@ -248,6 +248,15 @@ uint8_t *acdc_host_inject(struct acdc_pkt *like, unsigned int len)
 	return fack->data;
 }
 
+/* For the fq of the uplink (earliest departure time).  The guest's own time stays
+ * if it is later.  The guest's socket is let go, which fq would pace instead. */
+static void acdc_hold(struct sk_buff *skb, u64 release)
+{
+	skb_orphan(skb);
+	if (!skb->mono_delivery_time || skb->tstamp < release)
+		skb_set_delivery_time(skb, release, true);
+}
+
 static struct sk_buff *acdc_way_through(struct acdc_port *port,
 					enum acdc_dir dir,
 					struct vport *vport,
@@ -287,6 +296,8 @@ static struct sk_buff *acdc_way_through(struct acdc_port *port,
 				     csum_partial(skb->data,
 						  p.l4_ofs + p.tcp_hlen, 0));
 	}
+	if (p.verdict == ACDC_HOLD)
+		acdc_hold(skb, p.release);
 	return skb;
 }
 
@@ -365,6 +376,7 @@ struct acdc_dp *ovs_acdc_dp(struct datapath *dp)
 		kfree(adp);
 		return NULL;
 	}
+	acdc_set_holds(adp->engine);
 	mutex_init(&adp->mutex);
 	INIT_DELAYED_WORK(&adp->sweep, acdc_dp_sweep);
 	dp->acdc = adp;

@@ -66,6 +66,8 @@ class Queue:
     others overtake them (netem; without 'delay')."""
     late_by: float = 0
     """Seconds."""
+    fq: bool = False
+    """Instead of all that: packets leave at the times that they have."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,11 @@ def htb_lines(device: str, queue: Queue) -> list[str]:
 
 def queue_lines(device: str, queue: Queue) -> list[str]:
     """For 'tc -batch': 'queue' at the output of 'device'."""
+    if queue.fq:
+        # Its default slack is that of several packets, and its limit of a flow that of
+        # less than a large window.
+        limit = "limit 1000000 flow_limit 1000000"
+        return [f"qdisc replace dev {device} root fq {limit} nopacing timer_slack 0"]
     leaf = f"qdisc add dev {device} parent 1:1 handle 10:"
     if queue.delay:
         leaf += f" netem limit 100000 delay {queue.delay * 1e6:g}us"

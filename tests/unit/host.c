@@ -395,7 +395,7 @@ host_process(struct acdc_port *port, enum acdc_dir dir, struct packet *list,
             for (*tail = injected[i].list; *tail; tail = &(*tail)->next) {
                 continue;
             }
-            if (pkts[i].verdict == ACDC_PASS) {
+            if (pkts[i].verdict != ACDC_DROP) {
                 *tail = p;
                 tail = &p->next;
             } else {

@@ -58,12 +58,12 @@ test_places(void)
     ok(apart, "%d flows in a row are apart", IN_A_ROW);
 }
 
-enum { STEP_FLOWS = 17408 };    /* 1024 groups of 17. */
+enum { STEP_FLOWS = 16384 };    /* 1024 groups of 16. */
 
 static void *
 alloc(bool v6)
 {
-    return acdc_arena_alloc_flow(ACDC_FLOW + ACDC_FLOW_IN
+    return acdc_arena_alloc_flow(ACDC_FLOW + ACDC_FLOW
                                  + (v6 ? ACDC_FLOW6 : 0), v6);
 }
 
@@ -72,7 +72,7 @@ static void
 fill(char *flow, int byte)
 {
     memset(flow, byte, ACDC_FLOW);
-    memset(acdc_arena_in(flow), byte, ACDC_FLOW_IN);
+    memset(acdc_arena_in(flow), byte, ACDC_FLOW);
     memset(acdc_arena6(flow), byte, ACDC_FLOW6);
 }
 
@@ -83,7 +83,7 @@ is_filled(const char *flow, int byte)
     size_t i;
 
     for (i = 0; i < ACDC_FLOW; i++) {
-        if (flow[i] != byte || (i < ACDC_FLOW_IN && in[i] != byte)
+        if (flow[i] != byte || (i < ACDC_FLOW && in[i] != byte)
             || (i < ACDC_FLOW6 && six[i] != byte)) {
             return false;
         }

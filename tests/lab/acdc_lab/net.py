@@ -57,6 +57,8 @@ class LabTopo(Topo):
                 if options.tunnel and near == switch
             ]
             self.addSwitch(switch, dpid=f"{i:x}", inNamespace=bool(options.tunnel), tunnels=tunnels)
+        for i, host in enumerate(plan.hosts, start=1) if options.uplinks else ():
+            self._add_uplink(host, len(plan.switches) + i, i)
         length = 64 if options.ipv6 else 16
         for i, host in enumerate(plan.hosts, start=1):
             self.addHost(
@@ -66,7 +68,7 @@ class LabTopo(Topo):
                 rto_min=options.rto_min,
             )
             self.addLink(
-                *(host.name, host.switch),
+                *(host.name, f"v-{host.name}" if options.uplinks else host.switch),
                 intfName1="eth0",
                 intfName2=f"p-{host.name}",
                 addr1=mac(0, i),
@@ -88,6 +90,21 @@ class LabTopo(Topo):
                 params2=self._underlay(i, 2),
                 **self._trunk_class(trunk.late),
             )
+
+    def _add_uplink(self, host: Host, switch: int, number: int) -> None:
+        """A vSwitch of its own for 'host', whose uplink heeds times to leave."""
+        name = f"v-{host.name}"
+        self.addSwitch(name, dpid=f"{switch:x}")
+        self.addLink(
+            *(name, host.switch),
+            intfName1=f"u-{host.name}",
+            intfName2=f"d-{host.name}",
+            addr1=mac(4, number),
+            addr2=mac(5, number),
+            cls=am.BatchLink,
+            queue=am.Queue(fq=True),
+            mtu=self.options.mtu,
+        )
 
     def _underlay(self, trunk: int, side: int) -> dict[str, Any]:
         return {"ip": f"{underlay(trunk, side)}/30"} if self.options.tunnel else {}

@@ -37,6 +37,7 @@ class Options:
     mark: int = 65 * 1514  # K in bytes; 0: no marking
     offload: bool = False  # TSO, GSO and GRO on
     ipv6: bool = False
+    uplinks: bool = False  # each guest's vSwitch has one of its own, with fq
     tunnel: str = ""  # vxlan or geneve: each vSwitch on a hypervisor of its own
     rto_min: float = 0.01  # s; 0: the stack's own
     tenant: dict[str, str] = dataclasses.field(default_factory=dict)

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+
+#include "acdc-pace.h"
+
+void
+acdc_set_holds(struct acdc *a)
+{
+    a->holds = true;
+}
+
+/* In ACDC_PACE_NS: so long what follows 'bytes' waits, an eighth more or less at
+ * random, as flows of the same pace would else meet in the same order each time. */
+static uint32_t
+gap(const struct acdc_ctx *ctx, const struct acdc_flow_in *in, uint32_t seq,
+    uint32_t bytes)
+{
+    uint32_t random = (uint32_t) ((seq ^ ctx->basis) * 0x9e3779b97f4a7c15ull >> 58);
+    uint32_t gain = in->law.slow_start ? ACDC_PACE_GAIN_SLOW_START : ACDC_PACE_GAIN;
+    /* in->srtt_us8 * 1000 / 8 nanoseconds, a fifth of gain. */
+    uint64_t time = (uint64_t) in->srtt_us8 * (125 * 5) * bytes / ACDC_PACE_NS;
+
+    return (uint32_t) (acdc_div64(time, (uint64_t) in->law.wnd * gain)
+                       * (224 + random) / 256);
+}
+
+/* How many segments may leave at once that 'p' begins, which is the first in
+ * flight. */
+static uint8_t
+burst(const struct acdc_flow *f)
+{
+    uint32_t window = acdc_flow_in(f)->law.wnd / f->mss;
+
+    return (uint8_t) (window < ACDC_PACE_BURST ? window : ACDC_PACE_BURST);
+}
+
+bool
+acdc_flow_pace(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
+               bool timed)
+{
+    struct acdc_flow_in *in = acdc_flow_in(f);
+    uint32_t now = (uint32_t) (ctx->now / ACDC_PACE_NS);
+    uint32_t segments = (p->payload + f->mss - 1) / f->mss;
+    int32_t wait = (int32_t) (in->next_send - now);
+
+    if (timed) {
+        in->timed_held = false;
+    }
+    if (p->seq == f->snd_una) {
+        /* Nothing is in flight: what was said before is over. */
+        in->unpaced = burst(f);
+        wait = 0;
+    }
+    if (wait <= 0 || in->unpaced) {
+        in->unpaced = (uint8_t) (in->unpaced > segments
+                                 ? in->unpaced - segments : 0);
+        in->next_send = now + gap(ctx, in, p->seq, p->payload);
+        return false;
+    }
+    /* No more than a round-trip time: a guest that does not heed its window would
+     * have any number held. */
+    if ((uint32_t) wait < in->srtt_us8 * 125 / ACDC_PACE_NS) {
+        in->next_send += gap(ctx, in, p->seq, p->payload);
+    }
+    p->release = ctx->now + (uint64_t) wait * ACDC_PACE_NS;
+    p->verdict = ACDC_HOLD;
+    if (timed) {
+        f->rtt_us = (uint32_t) acdc_div64(p->release, 1000) & 0xffffff;
+        in->timed_held = true;
+    }
+    ACDC_COUNT(ctx, PACED, 1);
+    return true;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+
+/* Pacing: data of the guest gets a time to leave, so that a window leaves evenly
+ * over the round-trip time.  What holds packets until then is the host's, after
+ * "Carousel: Scalable Traffic Shaping at End Hosts" (SIGCOMM 2017) and Linux's
+ * earliest departure time. */
+
+#ifndef ACDC_PACE_H
+#define ACDC_PACE_H 1
+
+#include "acdc-private.h"
+
+enum {
+    ACDC_PACE_NS = 16,          /* Unit of acdc_flow_in.next_send. */
+    ACDC_PACE_GAIN = 6,         /* Fifths: the pace is 1.2 windows a round-trip
+                                 * time, for the window to be what limits, ... */
+    ACDC_PACE_GAIN_SLOW_START = 10,     /* ... and 2 where it doubles. */
+    ACDC_PACE_BURST = 10,       /* Segments that leave at once where nothing is in
+                                 * flight: what is no longer waits for nothing. */
+};
+
+/* Gives data or FIN 'p' of the guest, already followed, its time to leave.  'timed':
+ * the round-trip time is measured with it, and so from then on.  True if that is
+ * later than now; 'p->verdict' is ACDC_HOLD then.  Flow's lock held. */
+bool acdc_flow_pace(struct acdc_ctx *, struct acdc_flow *, struct acdc_pkt *p,
+                    bool timed);
+
+#endif /* acdc-pace.h */
