@@ -395,6 +395,7 @@ host_process(struct acdc_port *port, enum acdc_dir dir, struct packet *list,
             for (*tail = injected[i].list; *tail; tail = &(*tail)->next) {
                 continue;
             }
+            p->release = pkts[i].verdict == ACDC_HOLD ? pkts[i].release : 0;
             if (pkts[i].verdict != ACDC_DROP) {
                 *tail = p;
                 tail = &p->next;

@@ -20,6 +20,8 @@ struct packet {
     uint32_t linear;            /* Bytes the engine may see; 0: all. */
     uint16_t l3_ofs, ethertype; /* As in struct acdc_pkt. */
     bool gso, csum_partial;
+    uint64_t release;           /* From the engine: when it is to leave; 0: at
+                                 * once. */
     bool shared;                /* 'buf' is another packet's too: writing
                                  * needs a copy. */
 };

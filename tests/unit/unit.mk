@@ -15,6 +15,7 @@ TESTS += \
 	build/unit/test-groups.tap \
 	build/unit/test-handshake.tap \
 	build/unit/test-hostile.tap \
+	build/unit/test-pace.tap \
 	build/unit/test-packet.tap \
 	build/unit/test-platform.tap \
 	build/unit/test-prediction.tap \

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+
+/* Pacing: when data of a guest is to leave. */
+
+#include "acdc-pace.h"
+#include "sim.h"
+#include "tap.h"
+
+enum { MSS = 1448, RTT_US = 800 };
+
+/* A connection in congestion avoidance whose segments are acknowledged after RTT_US,
+ * nothing in flight. */
+static void
+begin(struct sim *s, bool holds)
+{
+    struct acdc_params params = acdc_params_default;
+    struct acdc_flow_info fi;
+    unsigned int i, j;
+
+    params.pace = true;
+    sim_init(s, &params, NULL);
+    if (holds) {
+        acdc_set_holds(s->acdc[0]);
+    }
+    s->guest[0].timestamps = s->guest[1].timestamps = true;
+    s->guest[1].window = 0xffff;
+    sim_connect(s);
+    for (i = 0; i < 30; i++) {
+        sim_info(s, 0, &fi);
+        for (j = 0; j < fi.window / MSS; j++) {
+            sim_data(s, 0, MSS, i == 2);
+        }
+        s->now += RTT_US * 1000;
+        packet_free_list(sim_ack(s, 1));
+    }
+}
+
+/* Guest 0 sends 'n' bytes; what goes on the wire, first what was injected. */
+static struct packet *
+send(struct sim *s, uint32_t n)
+{
+    struct tcp_spec spec = sim_spec(s, 0, ACDC_TCP_ACK, n);
+
+    s->guest[0].snd_nxt += n;
+    return sim_egress(s, 0, packet_make(&spec));
+}
+
+static uint64_t
+release_of(struct sim *s, uint32_t n)
+{
+    struct packet *p = send(s, n);
+    uint64_t release = p->release;
+
+    packet_free_list(p);
+    return release;
+}
+
+static void
+test_off(void)
+{
+    struct sim s;
+    unsigned int i, held = 0;
+
+    begin(&s, false);
+    for (i = 0; i < 40; i++) {
+        held += release_of(&s, MSS) != 0;
+    }
+    is_u64(held, 0, "nothing is to wait where the host does not hold");
+    is_u64(sim_counter(&s, 0, ACDC_C_PACED), 0, "nothing counted");
+    sim_done(&s);
+}
+
+static void
+test_even(void)
+{
+    uint64_t release, last = 0, first = 0;
+    struct acdc_flow_info fi;
+    unsigned int i, n, early = 0, uneven = 0;
+    uint64_t gap, paced;
+    struct sim s;
+
+    begin(&s, true);
+    paced = sim_counter(&s, 0, ACDC_C_PACED);
+    sim_info(&s, 0, &fi);
+    n = fi.window / MSS;
+    gap = (uint64_t) MSS * fi.srtt_us * 1000 * 5 / 6 / fi.window;
+    for (i = 0; i < n; i++) {
+        release = release_of(&s, MSS);
+        if (i < ACDC_PACE_BURST) {
+            early += release != 0;
+            continue;
+        }
+        if (i > ACDC_PACE_BURST) {
+            uint64_t apart = release - last;
+
+            uneven += apart < gap * 6 / 7 || apart > gap * 8 / 7;
+        } else {
+            first = release;
+        }
+        last = release;
+    }
+    is_u64(early, 0, "the first ten of a flow that was quiet leave at once");
+    is_u64(uneven, 0, "the others at 1.2 windows a round-trip time");
+    ok(last - first > gap * (n - ACDC_PACE_BURST - 1) * 9 / 10
+       && last - first < gap * (n - ACDC_PACE_BURST - 1) * 11 / 10,
+       "in the mean that, too");
+    is_u64(sim_counter(&s, 0, ACDC_C_PACED) - paced, n - ACDC_PACE_BURST, "counted");
+    sim_done(&s);
+}
+
+/* A guest that does not heed its window: no more than a round trip. */
+static void
+test_bound(void)
+{
+    uint64_t release = 0, last = 0;
+    unsigned int i, back = 0;
+    struct acdc_flow_info fi;
+    struct sim s;
+
+    begin(&s, true);
+    sim_info(&s, 0, &fi);
+    for (i = 0; i < 5000; i++) {
+        release = release_of(&s, MSS);
+        back += release < last;
+        last = release;
+    }
+    is_u64(back, 0, "packets stay in order");
+    ok(release > s.now && release - s.now < (uint64_t) fi.srtt_us * 1000 * 3 / 2,
+       "held for %"PRIu64" us at most", (release - s.now) / 1000);
+    sim_done(&s);
+}
+
+/* Each segment of 20 windows is acknowledged RTT_US after it left, or where nothing
+ * holds it 20 us after it was sent.  Five are in flight.  Returns the smoothed
+ * round-trip time. */
+static uint32_t
+flow(struct sim *s, bool held)
+{
+    enum { N = 1000, FLIGHT = 5 };
+    uint32_t una = s->guest[0].snd_nxt;
+    struct acdc_flow_info fi;
+    uint64_t left[N];
+    unsigned int i;
+
+    s->guest[1].rcv_nxt = una;
+    for (i = 0; i < N; i++) {
+        struct packet *p = send(s, MSS);
+
+        left[i] = p->release ? p->release : s->now;
+        packet_free_list(sim_ingress(s, 1, p));
+        if (i >= FLIGHT) {
+            uint64_t then = left[i - FLIGHT] + RTT_US * 1000;
+
+            s->now = held && then > s->now ? then : s->now + 4000;
+            s->guest[1].rcv_nxt = una + (i - FLIGHT + 1) * MSS;
+            packet_free_list(sim_ack(s, 1));
+        }
+    }
+    sim_info(s, 0, &fi);
+    return fi.srtt_us;
+}
+
+static void
+test_timing(void)
+{
+    uint32_t srtt_us;
+    struct sim s;
+
+    begin(&s, true);
+    srtt_us = flow(&s, true);
+    ok(srtt_us > RTT_US * 9 / 10 && srtt_us < RTT_US * 11 / 10,
+       "the round-trip time begins where a packet leaves: %u us", srtt_us);
+    is_u64(sim_counter(&s, 0, ACDC_C_PACED_UNHELD), 0, "packets were held");
+    flow(&s, false);
+    ok(sim_counter(&s, 0, ACDC_C_PACED_UNHELD) > 0,
+       "that nothing holds them is counted");
+    sim_done(&s);
+}
+
+static void
+test_feedback(void)
+{
+    unsigned int facks = 0, packs = 0, held = 0, i;
+    uint32_t ce, total;
+    struct packet *p;
+    struct sim s;
+
+    begin(&s, true);
+    for (i = 0; i < 40; i++) {
+        struct packet *list;
+
+        sim_data(&s, 1, MSS, i & 1);
+        list = send(&s, MSS / 2);
+        for (p = list; p; p = p->next) {
+            if (packet_is_fack(p)) {
+                facks++;
+                held += p->release != 0;
+            } else {
+                packs += p->release && packet_feedback(p, &ce, &total);
+            }
+        }
+        packet_free_list(list);
+    }
+    ok(facks > 20, "%u FACKs", facks);
+    is_u64(held, 0, "which do not wait");
+    is_u64(packs, 0, "and none on what waits");
+    sim_done(&s);
+}
+
+static void
+test_fin(void)
+{
+    struct tcp_spec spec;
+    uint64_t data = 0;
+    struct packet *p;
+    struct sim s;
+    int i;
+
+    begin(&s, true);
+    for (i = 0; i < 40; i++) {
+        data = release_of(&s, MSS);
+    }
+    spec = sim_spec(&s, 0, ACDC_TCP_ACK, 0);
+    p = sim_egress(&s, 0, packet_make(&spec));
+    is_u64(p->release, 0, "an ACK does not wait");
+    packet_free_list(p);
+    spec.flags |= ACDC_TCP_FIN;
+    p = sim_egress(&s, 0, packet_make(&spec));
+    ok(p->release >= data, "a FIN waits for the data before it");
+    packet_free_list(p);
+    sim_done(&s);
+}
+
+int
+main(void)
+{
+    test_off();
+    test_even();
+    test_bound();
+    test_timing();
+    test_feedback();
+    test_fin();
+    is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
+    return tap_end();
+}
