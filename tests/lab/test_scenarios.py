@@ -280,6 +280,29 @@ def test_a_guest_that_ignores_windows_is_policed(lab: Any) -> None:  # noqa: F81
     assert policed["rtt_us"]["p99"] < 200
 
 
+def test_pacing_shares_equally(lab: Any) -> None:  # noqa: F811
+    """Senders whose delays differ: trains meet in the same order again and again, and what is
+    paced does not come in trains."""
+    run = "dumbbell --acdc --seconds 0.4 --spread 4 --uplinks"
+    trains, paced = lab(run), lab(f"{run} --tenant pace=true")
+    assert paced["jain"] > 0.98 > trains["jain"]
+    assert paced["goodput_mbps"] > 0.98 * trains["goodput_mbps"]
+    assert paced["rtt_us"]["p99"] < 1.1 * trains["rtt_us"]["p99"]
+    assert counters(trains)["paced"] == 0
+    assert counters(paced)["paced"] > 10_000
+    # The uplinks' fq holds it: next to no round trip says that it does not.
+    assert counters(paced)["paced_unheld"] < counters(paced)["rtt_samples"] / 100
+
+
+def test_pacing_without_fq_is_as_without_pacing(lab: Any) -> None:  # noqa: F811
+    """Nothing holds packets: rates and queue are as they are, and counters say so."""
+    free = lab("dumbbell --acdc --seconds 0.3")
+    paced = lab("dumbbell --acdc --seconds 0.3 --tenant pace=true")
+    assert paced["goodput_mbps"] > 0.98 * free["goodput_mbps"]
+    assert paced["rtt_us"]["p99"] < 1.1 * free["rtt_us"]["p99"]
+    assert counters(paced)["paced_unheld"] > 0
+
+
 def test_a_window_s_cap(lab: Any) -> None:  # noqa: F811
     result = lab("cap --acdc --seconds 0.4")
     # Not more; a little less, since a guest does not send in parts of a segment.
