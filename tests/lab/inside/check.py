@@ -35,3 +35,6 @@ def test_the_module_and_queues(ovs: Ovs) -> None:
         ovs.ns.run("tc", "qdisc", "replace", "dev", "eth1", *RED, *words)
         ((state, message),) = check(ovs)["queues"]
         assert state == expected and message.startswith(text)
+    ovs.set_tenant("blue", pace=True)
+    ovs.ns.run("tc", "qdisc", "replace", "dev", "eth1", "root", "fq", "nopacing")
+    assert check(ovs)["pacing"] == [(OK, "blue paced; fq on eth1")]
