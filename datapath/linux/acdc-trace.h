@@ -19,23 +19,28 @@ DECLARE_EVENT_CLASS(acdc_flow,
 	TP_STRUCT__entry(
 		__string(tenant, tenant)
 		__field(const void *, flow)
-		__array(u8, addrs, 8)
-		__array(u8, ports, 4)
+		__array(u8, local, 4)
+		__array(u8, remote, 4)
+		__field(u16, local_port)
+		__field(u16, remote_port)
 		__field(u32, a)
 		__field(u32, b)
 	),
 	TP_fast_assign(
 		acdc_assign_str(tenant);
 		__entry->flow = flow;
-		memcpy(__entry->addrs, &addrs, 8);
-		memcpy(__entry->ports, &ports, 4);
+		memcpy(__entry->local, &addrs, 4);
+		memcpy(__entry->remote, (const u8 *) &addrs + 4, 4);
+		__entry->local_port = get_unaligned_be16(&ports);
+		__entry->remote_port =
+			get_unaligned_be16((const u8 *) &ports + 2);
 		__entry->a = a;
 		__entry->b = b;
 	),
 	TP_printk("tenant=%s flow=%p %pI4:%u>%pI4:%u a=%u b=%u",
 		  __get_str(tenant), __entry->flow,
-		  __entry->addrs, get_unaligned_be16(__entry->ports),
-		  __entry->addrs + 4, get_unaligned_be16(__entry->ports + 2),
+		  __entry->local, __entry->local_port,
+		  __entry->remote, __entry->remote_port,
 		  __entry->a, __entry->b)
 );
 

@@ -43,6 +43,11 @@ def test_compiles_against_stock_headers(tmp_path: Path) -> None:
         ["modinfo", source / "openvswitch.ko"], check=True, capture_output=True, text=True
     ).stdout
     assert "6.1." in symbols
+    names = subprocess.run(
+        ["nm", source / "openvswitch.ko"], check=True, capture_output=True, text=True
+    ).stdout
+    found = set(re.findall(r" __tracepoint_acdc_(\w+)$", names, re.M))
+    assert found == {"flow_state", "cut", "loss", "timeout", "fallback"}
 
 
 @pytest.mark.parametrize(
