@@ -304,8 +304,7 @@ acdc_flow_go_on(struct acdc_ctx *ctx, struct acdc_flow *f,
 {
     uint32_t fins = f->flags & (ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER);
 
-    if (!(p->tcp_flags & ACDC_TCP_RST)
-        && fins != (ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER)) {
+    if (!(p->tcp_flags & ACDC_TCP_RST) && !acdc_flow_is_over(f)) {
         acdc_flow_set_state(ctx, f, fins ? ACDC_FLOW_CLOSING
                                          : ACDC_FLOW_ESTABLISHED);
     }
@@ -344,18 +343,6 @@ note_fin(const struct acdc_ctx *ctx, struct acdc_flow *f,
     }
 }
 
-/* Both have sent FIN, and acknowledged the other's: what can still come is in the
- * linger. */
-static bool
-is_closed(const struct acdc_flow *f)
-{
-    const uint32_t fins = ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER;
-
-    return (f->flags & fins) == fins && !acdc_flow_in_handshake(f)
-           && f->snd_una == f->snd_nxt
-           && (acdc_flow_in(f)->n_syns & ACDC_FIN_TAKEN);
-}
-
 void
 acdc_flow_do_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
                       const struct acdc_pkt *p, uint32_t last)
@@ -372,7 +359,7 @@ acdc_flow_do_note_end(struct acdc_ctx *ctx, struct acdc_flow *f,
         uint32_t had = f->flags & fins;
 
         note_fin(ctx, f, p, last);
-        if (is_closed(f)) {
+        if (acdc_flow_is_over(f)) {
             state = ACDC_FLOW_CLOSED;
         } else if ((f->flags & fins) != had && state != ACDC_FLOW_RESET
                    && !acdc_flow_in_handshake(f)) {

@@ -456,6 +456,18 @@ acdc_flow_in_handshake(const struct acdc_flow *f)
            || (f->state == ACDC_FLOW_RESET && !(f->flags & ACDC_F_LAW));
 }
 
+/* Whether both have sent FIN, and acknowledged the other's: what can still come is in
+ * the linger. */
+static inline bool
+acdc_flow_is_over(const struct acdc_flow *f)
+{
+    const uint32_t fins = ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER;
+
+    return (f->flags & fins) == fins && !acdc_flow_in_handshake(f)
+           && f->snd_una == f->snd_nxt
+           && (acdc_flow_in(f)->n_syns & ACDC_FIN_TAKEN);
+}
+
 /* Whether both ends may still have this connection, whose law has begun, as far as
  * they have said: no FINs of both, and who gets a RST may only challenge it (RFC
  * 5961).  Then another SYN, or SYN-ACK, begins a second flow of the same key.  That is
@@ -464,10 +476,8 @@ acdc_flow_in_handshake(const struct acdc_flow *f)
 static inline bool
 acdc_flow_is_live(const struct acdc_flow *f)
 {
-    const uint32_t fins = ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER;
-
     return (f->flags & ACDC_F_LAW)
-           && (f->state != ACDC_FLOW_CLOSED || (f->flags & fins) != fins);
+           && (f->state != ACDC_FLOW_CLOSED || !acdc_flow_is_over(f));
 }
 
 /* Whether 'seq' is the ISS of the guest, for a SYN or SYN-ACK sent again.  After

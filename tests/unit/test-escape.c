@@ -504,9 +504,10 @@ test_reset_of_report(bool v6)
 }
 
 /* The peer has closed its half.  A FIN that it drops, as corrupt or too old (PAWS, RFC
- * 7323 section 5), is not the end at its vSwitch either. */
+ * 7323 section 5), is not the end at its vSwitch either, nor with a RST that it only
+ * challenges. */
 static void
-test_fin_of_report(bool v6, bool corrupt)
+test_fin_of_report(bool v6, bool corrupt, bool reset)
 {
     struct acdc_flow_info fi;
     struct tcp_spec spec;
@@ -524,6 +525,10 @@ test_fin_of_report(bool v6, bool corrupt)
     spec = of_guest(&s, ACDC_TCP_FIN | ACDC_TCP_ACK, 0, 0);
     spec.bad_csum = corrupt;
     packet_free_list(sim_send(&s, 0, &spec));
+    if (reset) {
+        spec = of_guest(&s, ACDC_TCP_RST, 1000, 0);
+        packet_free_list(sim_send(&s, 0, &spec));
+    }
     if (!corrupt) {
         packet_free_list(sim_ack(&s, 1));
         /* As if it were acknowledged. */
@@ -545,7 +550,7 @@ test_fin_of_report(bool v6, bool corrupt)
 int
 main(void)
 {
-    int v6;
+    int v6, i;
 
     for (v6 = 0; v6 < 2; v6++) {
         test_ends(v6);
@@ -560,8 +565,9 @@ main(void)
         test_begins_anew(v6, false);
         test_begins_anew(v6, true);
         test_reset_of_report(v6);
-        test_fin_of_report(v6, true);
-        test_fin_of_report(v6, false);
+        for (i = 0; i < 4; i++) {
+            test_fin_of_report(v6, i & 1, i & 2);
+        }
         test_half_closed(v6);
     }
     for (v6 = 0; v6 < 2; v6++) {
