@@ -3,8 +3,8 @@
 """Our part of Open vSwitch's schema and vswitch.xml: ovs-patches/schema, with the
 parameters of a policy from their list, datapath/acdc-params.h.
 
-In acdc.ovsschema "parameters": null becomes their columns.  In acdc.xml <parameters/>
-becomes what each of them means, <parameters of="TABLE"/> their names.
+In acdc.ovsschema and in the fleet's, "parameters": null becomes their columns.  In acdc.xml
+<parameters/> becomes what each of them means, <parameters of="TABLE"/> their names.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ def columns(project: Path) -> dict[str, Any]:
     }
 
 
-def schema(project: Path) -> str:
-    """acdc.ovsschema with the columns."""
-    ours = json.loads((project / "ovs-patches/schema/acdc.ovsschema").read_text())
+def schema(project: Path, name: str = "ovs-patches/schema/acdc.ovsschema") -> str:
+    """acdc.ovsschema, or another, with the columns."""
+    ours = json.loads((project / name).read_text())
     for table in ours["tables"].values():
         completed: dict[str, Any] = {}
         for name, column in table["columns"].items():
@@ -132,9 +132,15 @@ def manual(project: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("what", choices=["schema", "manual"])
+    parser.add_argument("what", choices=["schema", "fleet", "manual"])
     args = parser.parse_args()
-    print(schema(PROJECT) if args.what == "schema" else manual(PROJECT), end="")
+    match args.what:
+        case "schema":
+            print(schema(PROJECT), end="")
+        case "fleet":
+            print(schema(PROJECT, "python/acdc_fleet/acdc-fleet.ovsschema"), end="")
+        case "manual":
+            print(manual(PROJECT), end="")
 
 
 if __name__ == "__main__":

@@ -338,6 +338,7 @@ TIERS = [
         ("config", "ovs-vsctl, ovs-appctl", 10, None, ()),
         ("system", "real TCP between namespaces", 20, None, ()),
         ("observe", "captures, metrics, checks: what an operator sees", 10, None, ()),
+        ("fleet", "one policy for many hypervisors: RAFT, agents, faults", 15, None, ("fleet",)),
         ("mininet", "topologies", 15, None, ("quickstart",)),
         ("quickstart", "the quick start", 15, None, ("quickstart",)),
         ("ovs", "Open vSwitch's own tests, those near our changes", 40, run_ovs, ()),

@@ -3,8 +3,10 @@
 # What an operator looks with: installed beside Open vSwitch.
 
 sbin_SCRIPTS = \
+	utilities/acdc-agent \
 	utilities/acdc-check \
 	utilities/acdc-exporter \
+	utilities/acdc-fleetctl \
 	utilities/acdc-top
 
 # With libpcap.  The engine's parser and its law are compiled once more.
@@ -53,8 +55,19 @@ wiresharkdir = $(libdir)/wireshark/plugins
 wireshark_DATA = utilities/wireshark/acdc.lua
 
 systemdsystemunitdir = $(prefix)/lib/systemd/system
-systemdsystemunit_DATA = build/acdc-exporter.service
+systemdsystemunit_DATA = \
+	build/acdc-agent.service \
+	build/acdc-exporter.service
 
-build/acdc-exporter.service: utilities/acdc-exporter.service.in
+build/%.service: utilities/%.service.in
 	@$(MKDIR_P) build
-	$(AM_V_GEN)sed 's|@sbindir[@]|$(sbindir)|' $(srcdir)/utilities/acdc-exporter.service.in >$@
+	$(AM_V_GEN)sed 's|@sbindir[@]|$(sbindir)|' $< >$@
+
+# The schema of the fleet's database, with the parameters of policies.
+fleetdir = $(pkgdatadir)
+fleet_DATA = build/acdc-fleet.ovsschema
+
+build/acdc-fleet.ovsschema: python/acdc_fleet/acdc-fleet.ovsschema \
+		build-aux/acdc_params.py datapath/acdc-params.h datapath/acdc-algorithms.h datapath/acdc.h
+	@$(MKDIR_P) build
+	$(AM_V_GEN)$(or $(PYTHON3),python3) $(srcdir)/build-aux/acdc_params.py fleet >$@

@@ -1,0 +1,413 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The agent of a host.
+
+It follows the central database, or a relay of it, and brings the tenants that it owns
+(external_ids:acdc-owner=fleet) to what that says, in one transaction.  The local database is
+its only memory: while the centre cannot be reached, or the agent does not run, nothing changes.
+What it has done it says in the host's row of Host, after a random delay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import sys
+from typing import Any
+
+from ovs.db.idl import Idl, SchemaHelper, Transaction
+from ovs.poller import Poller
+from ovs.timeval import msec
+
+from . import DATABASE, policy
+from .transport import Failure, call, transact, use_keys
+
+# What ovs-appctl and packagers know of it.
+VERSION = "1"
+PROBE_MS = 10000
+JITTER_MS = 1000
+BACKOFF_MS = 60000
+# How long ovs-vswitchd may take before it is a problem.
+PATIENCE_MS = 5000
+
+FLEET_COLUMNS = {
+    "Fleet": ["id", "current", "staged", "stages", "other_config"],
+    "Revision": ["number", "tenants"],
+    "Group": ["name", "labels"],
+    "Host": ["name", "labels", "written", "applied", "problems", "agent"],
+    "Tenant": None,
+    "Rule": None,
+}
+LOCAL_COLUMNS = {
+    "Open_vSwitch": ["next_cfg", "cur_cfg", "external_ids"],
+    "ACDC": None,
+    "ACDC_Rule": None,
+}
+SOUTHBOUND = {
+    "name": "OVN_Southbound",
+    "tables": {
+        "Port_Binding": {
+            "columns": {
+                "logical_port": {"type": "string"},
+                "external_ids": {
+                    "type": {"key": "string", "value": "string", "min": 0, "max": "unlimited"}
+                },
+            }
+        }
+    },
+}
+
+
+def log(text: str) -> None:
+    print(f"acdc-agent: {text}", file=sys.stderr, flush=True)
+
+
+class Follower(Idl):
+    """A copy of a database."""
+
+    def __init__(self, remote: str, schema: Any, columns: dict[str, list[str] | None]) -> None:  # noqa: ANN401
+        helper = SchemaHelper(schema_json=schema)
+        for table, names in columns.items():
+            there = schema["tables"].get(table)
+            if there is None:
+                raise Failure(f"{remote}: database {schema['name']} has no table {table}")
+            names = names or [name for name in there["columns"] if name != "statistics"]
+            helper.register_columns(table, [name for name in names if name in there["columns"]])
+        super().__init__(remote, helper, probe_interval=PROBE_MS, leader_only=False)
+        self._version = schema.get("version")
+        self._text = self._there = ""
+        self._cancelled = False
+        self._receive = self._session.recv
+        self._session.recv = self._watch
+
+    def _watch(self) -> Any:  # noqa: ANN401
+        """What comes.  The IDL does not know that a conversion ends its monitor."""
+        message = self._receive()
+        if message is not None and message.method == "monitor_canceled":
+            self._cancelled = True
+        return message
+
+    def outdated(self) -> bool:
+        """Whether the server's database was converted, or has another schema than was thought."""
+        rows = (self.server_tables or {}).get("Database")
+        for row in rows.rows.values() if rows else ():
+            if row.name == self._db.name and row.schema and row.schema[0] != self._text:
+                self._text = row.schema[0]
+                self._there = json.loads(self._text)["version"]
+        differs = self._version is not None and self._there not in ("", self._version)
+        return self._cancelled or differs
+
+    def has_to_send(self) -> bool:
+        """Whether run() would send a condition that was changed, which wait() does not know."""
+        free = self._session.is_connected() and self._request_id is None
+        return bool(self.cond_changed and free)
+
+    @property
+    def ready(self) -> bool:
+        return bool(self.has_ever_connected())
+
+
+class Agent:
+    def __init__(self, local: str) -> None:
+        self.local_remote = local
+        self.local: Follower | None = None
+        self.centre: Follower | None = None
+        self.southbound: Follower | None = None
+        self.remotes: dict[str, str] = {}
+        self.with_ports = False
+        self.transaction: Transaction | None = None
+        self.pending = 0  # The revision that 'transaction' writes.
+        self.failed: tuple[int, int, str] | None = None
+        self.problems: list[str] = []
+        self.waiting_since = 0
+        self.report_at = 0
+        self.backoff = 0
+        self.retry_at = 0
+        self.seen: tuple[int, ...] = ()
+        self.said = ""
+
+    # Connections.
+
+    def say(self, text: str) -> None:
+        if text != self.said:
+            log(text)
+            self.said = text
+
+    def connect(self) -> None:
+        """To what the local database says.  Raises ConnectionError if nobody answers."""
+        if self.local is not None and self.local.outdated():
+            self.local.close()
+            self.local = None
+        if self.local is None:
+            schema = call(self.local_remote, "get_schema", "Open_vSwitch")
+            columns = dict(LOCAL_COLUMNS)
+            if self.with_ports:
+                columns["Interface"] = ["external_ids"]
+            self.local = Follower(self.local_remote, schema, columns)
+        row = self.root()
+        if row is None:
+            return
+        remotes = {
+            key: row.external_ids.get(key, "")
+            for key in ("system-id", "acdc-fleet-remote", "acdc-fleet-report", "ovn-remote")
+        }
+        if remotes != self.remotes:
+            self.remotes = remotes
+            self.disconnect()
+        if self.centre is not None and self.centre.outdated():
+            self.disconnect()
+            self.retry_at = msec() + random.randrange(100, 500)
+            return
+        if self.southbound is not None and self.southbound.outdated():
+            self.southbound.close()
+            self.southbound = None
+            self.seen = ()
+        if self.centre is None and remotes["acdc-fleet-remote"]:
+            if not remotes["system-id"]:
+                self.say("Open_vSwitch external_ids:system-id is not set")
+                return
+            schema = call(remotes["acdc-fleet-remote"], "get_schema", DATABASE)
+            self.centre = Follower(remotes["acdc-fleet-remote"], schema, FLEET_COLUMNS)
+            self.centre.cond_change("Host", [["name", "==", remotes["system-id"]]])
+
+    def disconnect(self) -> None:
+        for idl in (self.centre, self.southbound):
+            if idl is not None:
+                idl.close()
+        self.centre = self.southbound = None
+
+    def root(self) -> Any | None:  # noqa: ANN401
+        """The row of Open_vSwitch."""
+        if self.local is None or not self.local.ready:
+            return None
+        return next(iter(self.local.tables["Open_vSwitch"].rows.values()), None)
+
+    def first(self, table: str) -> Any | None:  # noqa: ANN401
+        if self.centre is None or not self.centre.ready:
+            return None
+        return next(iter(self.centre.tables[table].rows.values()), None)
+
+    # Logical ports of OVN.
+
+    def ports(self, tenants: list[Any]) -> dict[str, dict[str, str]] | None:
+        """The external_ids of logical ports whose interfaces are here; None: not yet known."""
+        if not any(tenant.bind_logical for tenant in tenants):
+            return {}
+        assert self.local is not None
+        if not self.with_ports:
+            self.with_ports = True
+            self.local.close()
+            self.local = None
+            return None
+        if not self.remotes["ovn-remote"]:
+            self.problems.append("external_ids:ovn-remote is not set: no logical ports are known")
+            return {}
+        rows = self.local.tables["Interface"].rows.values()
+        here = sorted({r.external_ids["iface-id"] for r in rows if "iface-id" in r.external_ids})
+        if self.southbound is None:
+            self.southbound = Follower(
+                self.remotes["ovn-remote"], SOUTHBOUND, {"Port_Binding": None}
+            )
+        wanted: list[Any] = [["logical_port", "==", name] for name in here] or [False]
+        self.southbound.cond_change("Port_Binding", wanted)
+        if not self.southbound.ready:
+            return None
+        found = self.southbound.tables["Port_Binding"].rows.values()
+        return {row.logical_port: row.external_ids for row in found}
+
+    # Copying.
+
+    def update(self) -> None:
+        """Brings the local database to what the central one says, if both are there."""
+        fleet, root = self.first("Fleet"), self.root()
+        self.problems = []
+        if root is None or fleet is None or self.local is None:
+            return
+        own = root.external_ids.get("acdc-fleet")
+        if own and own != fleet.id:
+            self.problems = [f"this host is of fleet {own}, not of {fleet.id}"]
+            self.say(f"{self.problems[0]}: nothing is changed (docs/fleet.rst)")
+            return
+        host = self.first("Host")
+        revision = policy.target(fleet, host.labels if host else {})
+        if revision is None:
+            return
+        ports = self.ports(revision.tenants)
+        if ports is None:
+            return
+        self.problems += policy.errors(self.local)
+        transaction = Transaction(self.local)
+        copy = policy.Copy(self.local, transaction)
+        copy.tenants(revision.tenants, ports)
+        self.problems += copy.problems
+        number = str(revision.number)
+        if copy.changed or root.external_ids.get("acdc-revision") != number or not own:
+            if self.failed and self.failed[:2] == (revision.number, self.local.change_seqno):
+                self.problems.append(self.failed[2])
+                transaction.abort()
+                return
+            root.setkey("external_ids", "acdc-fleet", fleet.id)
+            root.setkey("external_ids", "acdc-revision", number)
+            root.increment("next_cfg")
+            self.transaction, self.pending = transaction, revision.number
+        else:
+            transaction.abort()
+
+    def commit(self) -> None:
+        """Goes on with the transaction."""
+        assert self.transaction is not None and self.local is not None
+        status = self.transaction.commit()
+        if status == Transaction.INCOMPLETE:
+            return
+        if status in (Transaction.SUCCESS, Transaction.UNCHANGED):
+            log(f"revision {self.pending} is in the database")
+            self.failed = None
+        elif status != Transaction.TRY_AGAIN:
+            # All or nothing: the host keeps what it had.
+            text = self.transaction.get_error() or Transaction.status_to_string(status)
+            with contextlib.suppress(ValueError, IndexError):
+                text = text.split('"details": "', 1)[1].split('", "')[0]
+            self.failed = (
+                self.pending,
+                self.local.change_seqno,
+                f"revision {self.pending}: {text}",
+            )
+            log(self.failed[2])
+        self.transaction = None
+        self.seen = ()
+
+    # Reports.
+
+    def report(self) -> dict[str, Any] | None:
+        """What the row of Host is to say; None as long as that is not known."""
+        root, fleet = self.root(), self.first("Fleet")
+        if root is None or fleet is None or self.transaction is not None:
+            return None
+        written = int(root.external_ids.get("acdc-revision", "0"))
+        host = self.first("Host")
+        problems = list(self.problems)
+        applied = written
+        if root.cur_cfg < root.next_cfg:
+            self.waiting_since = self.waiting_since or msec()
+            if msec() < self.waiting_since + PATIENCE_MS:
+                return None
+            # An earlier one is.
+            applied = min(host.applied, written) if host else 0
+            problems.append("ovs-vswitchd has not taken the revision in the database")
+        else:
+            self.waiting_since = 0
+        return {
+            "written": written,
+            "applied": applied,
+            "problems": sorted(problem[:200] for problem in set(problems))[:16],
+            "agent": VERSION,
+        }
+
+    def acknowledge(self) -> None:
+        """Writes the report, if it is due and says anything new."""
+        wanted, host, fleet = self.report(), self.first("Host"), self.first("Fleet")
+        if wanted is None or fleet is None:
+            return
+        if host and all(policy.plain(getattr(host, k)) == v for k, v in wanted.items()):
+            self.report_at = 0
+            return
+        if not self.report_at:
+            jitter = int(fleet.other_config.get("ack-jitter", JITTER_MS))
+            # What comes with ports that appear and go is given time to pass.
+            later = 1000 if host and host.applied == wanted["applied"] else 0
+            self.report_at = msec() + later + random.randrange(jitter + 1)
+        if msec() < self.report_at:
+            return
+        name = self.remotes["system-id"]
+        row = wanted | {"problems": ["set", wanted["problems"]]}
+        operation: dict[str, Any] = {"op": "insert", "table": "Host", "row": row | {"name": name}}
+        if host:
+            where = [["name", "==", name]]
+            operation = {"op": "update", "table": "Host", "where": where, "row": row}
+        remotes = self.remotes["acdc-fleet-report"] or self.remotes["acdc-fleet-remote"]
+        try:
+            transact(remotes, DATABASE, operation)
+            self.backoff = 0
+            # The row comes back; until then it would be written again.
+            self.report_at = msec() + 2000
+        except (ConnectionError, Failure) as error:
+            self.say(f"not acknowledged: {error}")
+            self.backoff = min(max(1000, 2 * self.backoff), BACKOFF_MS)
+            self.report_at = msec() + random.randrange(self.backoff, 2 * self.backoff)
+
+    # The loop.
+
+    def step(self) -> None:
+        if self.local is not None:
+            self.local.run()
+        if msec() >= self.retry_at:
+            try:
+                self.retry_at = 0
+                self.connect()
+            except (ConnectionError, Failure) as error:
+                self.say(str(error))
+                self.retry_at = msec() + random.randrange(1000, 4000)
+        # Not the local one again: what came now would wait for connect() and the next event.
+        for idl in (self.centre, self.southbound):
+            if idl is not None:
+                idl.run()
+        idls = [idl for idl in (self.local, self.centre, self.southbound) if idl is not None]
+        if self.transaction is not None:
+            self.commit()
+        seen = tuple(idl.change_seqno for idl in idls)
+        if self.transaction is None and seen != self.seen:
+            self.seen = seen
+            self.update()
+            if self.transaction is not None:
+                self.commit()
+        self.acknowledge()
+
+    def wait(self) -> None:
+        poller = Poller()
+        for idl in (self.local, self.centre, self.southbound):
+            if idl is not None:
+                idl.wait(poller)
+                if idl.outdated() or idl.has_to_send():
+                    poller.immediate_wake()
+        if self.retry_at:
+            poller.timer_wait_until(self.retry_at)
+        elif self.local is None:
+            poller.immediate_wake()
+        if self.transaction is not None:
+            self.transaction.wait(poller)
+        if self.report_at:
+            poller.timer_wait_until(self.report_at)
+        if msec() < self.waiting_since + PATIENCE_MS:
+            poller.timer_wait_until(self.waiting_since + PATIENCE_MS)
+        poller.block()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="acdc-agent",
+        description=(__doc__ or "").split("\n\n")[0]
+        + "  Open_vSwitch external_ids:acdc-fleet-remote says where the central database is.",
+    )
+    rundir = os.environ.get("OVS_RUNDIR", "/var/run/openvswitch")
+    add = parser.add_argument
+    add("--db", default=f"unix:{rundir}/db.sock", help="the local database (%(default)s)")
+    add("--private-key", metavar="FILE", help="PEM file of the host's key")
+    add("--certificate", metavar="FILE", help="its certificate, whose CN is the system-id")
+    add("--ca-cert", metavar="FILE", help="certificate of the authority of the servers'")
+    args = parser.parse_args()
+    try:
+        use_keys(args.private_key, args.certificate, args.ca_cert)
+    except Failure as error:
+        log(str(error))
+        return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    agent = Agent(args.db)
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            agent.step()
+            agent.wait()
+    return 0

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What acdc-fleetctl prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from .centre import Policy
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    cells = [[str(cell) for cell in row] for row in (headings, *rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(headings))]
+    lines = ("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in cells)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def text(value: Any) -> str:  # noqa: ANN401
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, dict):
+        return ",".join(f"{key}={value[key]}" for key in sorted(value))
+    return ",".join(value) if isinstance(value, list) else str(value)
+
+
+def _rule(rule: dict[str, Any]) -> str:
+    return " ".join(f"{name}={text(rule[name])}" for name in sorted(rule))
+
+
+def settings(values: dict[str, Any]) -> list[str]:
+    """A tenant's, a line each."""
+    lines = [f"{name}={text(values[name])}" for name in sorted(values) if name != "rules"]
+    return lines + [f"rule {_rule(rule)}" for rule in values.get("rules", [])]
+
+
+def diff(before: Policy, after: Policy) -> Iterator[str]:
+    """Lines that begin with "+" and "-", below the name of each tenant that differs."""
+    for name in sorted(before | after):
+        old = settings(before[name]) if name in before else None
+        new = settings(after[name]) if name in after else None
+        if old == new:
+            continue
+        sign = " " if old is not None and new is not None else "-" if new is None else "+"
+        yield f"{sign} tenant {name}"
+        yield from (f"-   {line}" for line in old or () if line not in (new or ()))
+        yield from (f"+   {line}" for line in new or () if line not in (old or ()))

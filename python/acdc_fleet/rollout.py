@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Waiting for hosts, and rolling a revision out stage by stage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from typing import Any
+
+from .centre import Centre
+from .transport import Failure
+
+
+class Stopped(Exception):
+    """Hosts report problems: nothing more is rolled out."""
+
+
+def _list(names: Collection[str]) -> str:
+    shown = sorted(names)[:5]
+    return ", ".join(shown) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def problems(centre: Centre) -> set[tuple[str, str]]:
+    """Of all hosts, with their names."""
+    return {(host.name, problem) for host in centre.hosts() for problem in host.problems}
+
+
+def wait(
+    centre: Centre, hosts: Callable[[], list[Any]], number: int, column: str, timeout: float
+) -> None:
+    """Until those hosts have the revision.  Raises TimeoutError, which names the others."""
+
+    def missing() -> list[str]:
+        return [host.name for host in hosts() if getattr(host, column) != number]
+
+    try:
+        centre.wait(lambda: not missing(), "", timeout)
+    except TimeoutError:
+        names = missing()
+        raise TimeoutError(
+            f"{len(names)} of {len(hosts())} hosts have not acknowledged revision {number} within"
+            f" {timeout:g} s: {_list(names)}"
+        ) from None
+
+
+def _set(centre: Centre, **columns: object) -> None:
+    def fill(_: object) -> None:
+        fleet = centre.fleet
+        if not fleet.staged:
+            raise Failure("no roll-out is under way")
+        for name in ("current", "staged"):
+            fleet.verify(name)
+        for name, value in columns.items():
+            setattr(fleet, name, value)
+
+    centre.commit(fill)
+
+
+def stages(centre: Centre) -> list[list[Any]]:
+    """Groups that have a stage, in order; those of one stage go together."""
+    rows = [row for row in centre.rows("Group") if row.stage]
+    numbers = sorted({row.stage[0] for row in rows})
+    return [[row for row in rows if row.stage == [number]] for number in numbers]
+
+
+def run(
+    centre: Centre,
+    timeout: float,
+    soak: float,
+    allowed: int,
+    tell: Callable[[str], None],
+) -> int:
+    """Rolls out the staged revision: each stage when the one before has applied it, and has had
+    'soak' seconds without more than 'allowed' new problems.  Returns its number."""
+    if centre.staged is None:
+        raise Failure("no roll-out is under way")
+    number = int(centre.staged.number)
+    before = problems(centre)
+    _set(centre, stopped=[])
+
+    def check() -> None:
+        new = problems(centre) - before
+        if len(new) > allowed:
+            name, problem = min(new)
+            stop(f"{len(new)} new problems, such as host {name}: {problem}")
+
+    def stop(why: str) -> None:
+        _set(centre, stopped=[why])
+        raise Stopped(f"revision {number}: {why}; rollout resume, or rollout abort")
+
+    def stage(name: str, hosts: Callable[[], list[Any]]) -> None:
+        tell(f"{name}: {len(hosts())} hosts")
+        deadline = time.monotonic() + timeout
+        while any(host.applied != number for host in hosts()):
+            check()
+            try:
+                wait(centre, hosts, number, "applied", 0.5)
+            except TimeoutError as late:
+                if time.monotonic() > deadline:
+                    stop(str(late).replace("0.5 s", f"{timeout:g} s"))
+        end = time.monotonic() + soak
+        while time.monotonic() < end:
+            check()
+            time.sleep(0.1)
+            centre.wait(lambda: True, "")
+        check()
+
+    done: list[Any] = []
+    for groups in stages(centre):
+        done += groups
+        _set(centre, stages=done)
+        names = [row.name for row in groups]
+        stage(
+            ", ".join(names),
+            lambda names=names: [h for name in names for h in centre.hosts(name)],  # type: ignore[misc]
+        )
+    _set(centre, current=centre.fleet.staged, staged=[], stages=[])
+    tell(f"all: {len(centre.hosts())} hosts")
+    wait(centre, centre.hosts, number, "applied", timeout)
+    return number
+
+
+def abort(centre: Centre) -> None:
+    """Hosts of the stages that had it go back to the current revision."""
+    _set(centre, staged=[], stages=[], stopped=[])

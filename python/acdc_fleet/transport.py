@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Connections to database servers: certificates, single requests, columns as plain values."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import Any
+
+from ovs.jsonrpc import Connection, Message
+from ovs.poller import Poller
+from ovs.stream import Stream
+from ovs.timeval import msec
+
+
+class Failure(Exception):
+    """What the operator is told."""
+
+
+def use_keys(private_key: str | None, certificate: str | None, ca_cert: str | None) -> None:
+    """For all connections by "ssl:".  The files are read again for each of them."""
+    for path in (private_key, certificate, ca_cert):
+        if path and not os.access(path, os.R_OK):
+            raise Failure(f"{path}: there is no such file that can be read")
+    if private_key:
+        Stream.ssl_set_private_key_file(private_key)
+    if certificate:
+        Stream.ssl_set_certificate_file(certificate)
+    if ca_cert:
+        Stream.ssl_set_ca_cert_file(ca_cert)
+
+
+def _exchange(connection: Connection, request: Message, deadline: int) -> Message | None:
+    error = connection.send(request)
+    while not error:
+        connection.run()
+        error, reply = connection.recv()
+        if not error and reply.id == request.id:
+            return reply
+        if not error and reply.type == Message.T_REQUEST and reply.method == "echo":
+            connection.send(Message.create_reply(reply.params, reply.id))
+        if error in (0, 11):  # EAGAIN
+            if msec() > deadline:
+                return None
+            poller = Poller()
+            connection.wait(poller)
+            connection.recv_wait(poller)
+            poller.timer_wait_until(deadline + 1)
+            poller.block()
+            error = connection.get_status()
+    return None
+
+
+def call(remotes: str, method: str, *params: Any, timeout: int = 3000) -> Any:  # noqa: ANN401
+    """The result of one request to one of 'remotes', such as "ssl:10.0.0.1:6641,ssl:...".
+    'timeout' is in ms, for each of them."""
+    addresses = remotes.split(",")
+    random.shuffle(addresses)
+    said = []
+    for address in addresses:
+        deadline = msec() + timeout
+        error, stream = Stream.open_block(Stream.open(address), timeout)
+        if error:
+            said.append(f"{address}: {os.strerror(error) if error > 0 else 'closed'}")
+            continue
+        connection = Connection(stream)
+        try:
+            reply = _exchange(connection, Message.create_request(method, list(params)), deadline)
+        finally:
+            connection.close()
+        if reply is None:
+            said.append(f"{address}: no answer")
+        elif reply.error is not None:
+            text = reply.error
+            said.append(
+                f"{address}: {text.get('details', text) if isinstance(text, dict) else text}"
+            )
+        else:
+            return reply.result
+    raise ConnectionError("; ".join(said))
+
+
+def transact(remotes: str, database: str, *operations: dict[str, Any]) -> list[Any]:
+    """The results of a transaction, all of whose operations were done."""
+    results = call(remotes, "transact", database, *operations)
+    for result in results:
+        if result and result.get("error"):
+            raise Failure(f"{result['error']}: {result.get('details', '')}".rstrip(": "))
+    return list(results)
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401
+    """A column's value in a form that can be compared: sets in order."""
+    return sorted(value) if isinstance(value, list) else value
