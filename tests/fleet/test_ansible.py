@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The Ansible role: what it makes, and that it makes nothing the second time."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from acdc_testlib.fleet import ROOT, DatabaseOnly, schema
+from acdc_testlib.programs import Programs
+
+ANSIBLE = ROOT / "contrib/ansible"
+pytestmark = pytest.mark.skipif(not shutil.which("ansible-lint"), reason="no ansible-lint")
+
+
+def test_lint() -> None:
+    command = ["ansible-lint", "--offline", "--nocolor", "-q", "fleet.yml"]
+    done = subprocess.run(command, cwd=ANSIBLE, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def machine(tmp: Path, name: str, address: str | None = None) -> dict[str, object]:
+    """In the inventory.  Its directories are its own, its connection is local."""
+    keys = tmp / "keys" / name
+    keys.mkdir(parents=True)
+    for file in ("key.pem", "cert.pem", "ca.pem"):
+        (keys / file).write_text(f"{name} {file}\n")
+    own = tmp / name
+    (own / "units").mkdir(parents=True)
+    variables: dict[str, object] = {
+        "ansible_connection": "local",
+        "ansible_python_interpreter": "/usr/bin/python3",
+        "ansible_become": False,
+        "acdc_fleet_keys": str(tmp / "keys"),
+        "acdc_fleet_etc": str(own / "etc"),
+        "acdc_fleet_lib": str(own / "lib"),
+        "acdc_fleet_units": str(own / "units"),
+        "acdc_fleet_schema": str(tmp / "schema"),
+        "acdc_fleet_start": False,
+    }
+    return variables | ({"acdc_fleet_address": address} if address else {})
+
+
+@pytest.mark.skipif("ACDC_TEST_ALL" not in os.environ, reason="long: --all")
+def test_role(tmp_path: Path) -> None:
+    (tmp_path / "schema").write_text(json.dumps(schema()))
+    servers = {f"fleet-{n}": machine(tmp_path, f"fleet-{n}", f"10.0.0.{i}")
+               for i, n in enumerate("abc", 1)}  # fmt: skip
+    relays = {"relay": machine(tmp_path, "relay", "10.0.0.4")}
+    groups = {
+        "acdc_servers": servers,
+        "acdc_relays": relays,
+        "acdc_hosts": {"host-0": machine(tmp_path, "host-0")},
+    }
+    inventory = tmp_path / "inventory.json"
+    inventory.write_text(json.dumps({name: {"hosts": hosts} for name, hosts in groups.items()}))
+    programs = Programs.patched()
+    path = f"{programs.ovsdb_tool.parent}:{programs.vsctl.parent}:{os.environ['PATH']}"
+    rundir = tmp_path / "ovs"
+    ovs = DatabaseOnly(rundir)
+    ovs.create_database()
+    ovs.start_ovsdb()
+    try:
+        ovs.initialize_database()
+        env = os.environ | {"PATH": path, "OVS_RUNDIR": str(rundir), "HOME": str(tmp_path)}
+        command = ["ansible-playbook", "-i", str(inventory), "fleet.yml"]
+        outputs = [
+            subprocess.run(command, cwd=ANSIBLE, env=env, capture_output=True, text=True)
+            for _ in range(2)
+        ]
+        assert [done.returncode for done in outputs] == [0, 0], outputs[0].stdout
+        remote = ovs.vsctl(
+            "--no-wait", "get", "open_vswitch", ".", "external_ids:acdc-fleet-remote"
+        )
+        name = ovs.vsctl("--no-wait", "get", "open_vswitch", ".", "external_ids:system-id")
+    finally:
+        ovs.stop()
+    assert "changed=0" not in outputs[0].stdout.splitlines()[-2]
+    recap = outputs[1].stdout.split("PLAY RECAP")[1].strip().splitlines()[1:]
+    assert len(recap) == 5 and all("changed=0" in line for line in recap)
+    assert name == "host-0"
+    assert remote.strip('"') == (
+        "ssl:10.0.0.4:6652,ssl:10.0.0.1:6651,ssl:10.0.0.2:6651,ssl:10.0.0.3:6651"
+    )
+    for server, address in (("fleet-a", "10.0.0.1"), ("fleet-c", "10.0.0.3")):
+        database = str(tmp_path / server / "lib/fleet.db")
+        tool = [str(programs.ovsdb_tool), "db-local-address", database]
+        assert subprocess.check_output(tool, text=True).strip() == f"ssl:{address}:6650"
+    unit = (tmp_path / "relay/units/acdc-fleet-relay.service").read_text()
+    assert "relay:ACDC_Fleet:ssl:10.0.0.1:6651,ssl:10.0.0.2:6651,ssl:10.0.0.3:6651\n" in unit
+    assert (tmp_path / "fleet-b/etc/key.pem").stat().st_mode & 0o777 == 0o600
