@@ -42,7 +42,7 @@ bpftrace_SCRIPTS = \
 	utilities/bpftrace/acdc-timeout.bt
 
 # They name the program, as the distribution has it.
-install-exec-hook:
+install-data-hook:
 	sed -i 's|/usr/sbin/ovs-vswitchd|$(sbindir)/ovs-vswitchd|' \
 	  $(DESTDIR)$(bpftracedir)/*.bt
 
