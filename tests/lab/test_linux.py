@@ -47,7 +47,10 @@ def test_as_over_the_lab_s(name: str, tmp_path: Path) -> None:
     known = figures(LINES[name], tmp_path / "known.json")
     other = figures(LINES[name], tmp_path / "other.json", LAB_KERNEL=str(KERNEL))
     print(known, other)
-    assert other == pytest.approx(known, rel=0.02)
+    assert other["goodput_mbps"] >= 0.98 * known["goodput_mbps"]
+    assert other["jain"] >= 0.98 * known["jain"]
+    # It may be shorter: in incast 6.12's guests keep 9 % less of a queue.
+    assert other["rtt_us_p50"] <= 1.02 * known["rtt_us_p50"]
 
 
 def test_packets() -> None:
