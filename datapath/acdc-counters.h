@@ -20,6 +20,7 @@ ACDC_COUNTER(MARKED_ECT,        "marked_ect",        "packets that left marked E
 ACDC_COUNTER(FLOWS_CREATED,     "flows_created",     "connections tracked from their SYN")
 ACDC_COUNTER(FLOWS_CAPABLE,     "flows_capable",     "handshakes in which both ends showed the capability")
 ACDC_COUNTER(FLOWS_FALLBACK,    "flows_fallback",    "handshakes whose other end did not show it")
+ACDC_COUNTER(FLOWS_RESUMED,     "flows_resumed",     "connections taken up again, of which the other end's vSwitch told the state")
 ACDC_COUNTER(FLOWS_CLOSED,      "flows_closed",      "connections ended by FIN or RST")
 ACDC_COUNTER(FLOWS_EXPIRED,     "flows_expired",     "connections removed by the sweeper while idle or half open")
 ACDC_COUNTER(FLOWS_EVICTED,     "flows_evicted",     "connections removed because the table was full")

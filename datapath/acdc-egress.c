@@ -324,14 +324,6 @@ note_reported(struct acdc_flow *f)
     f->flags &= ~(uint32_t) ACDC_F_RX_NEWS;
 }
 
-/* A packet without payload that says nothing but ACK. */
-static inline bool
-is_pure_ack(const struct acdc_pkt *p)
-{
-    return !p->payload && !(p->tcp_flags & (ACDC_TCP_SYN | ACDC_TCP_FIN
-                                            | ACDC_TCP_RST));
-}
-
 /* Whether 'p' may have to report something: news come with data. */
 static inline bool
 may_report(const struct acdc_flow *f, const struct acdc_pkt *p)
@@ -347,7 +339,7 @@ add_feedback(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
              uint8_t ecn, uint8_t reserved)
 {
     uint32_t pending = f->rx_pending;
-    bool pure = is_pure_ack(p);
+    bool pure = acdc_pkt_is_pure_ack(p);
 
     if (acdc_pkt_room(p) >= ACDC_OPT_FB_LEN
         && (pure || (p->verdict == ACDC_PASS && has_room_on_path(ctx, f, p)))) {
@@ -503,6 +495,17 @@ egress_synack(struct acdc_ctx *ctx, struct acdc_flow *first,
     acdc_unlock(&first->lock);
 }
 
+/* What few packets are: the last ones, and those with which to answer. */
+static ACDC_NOINLINE void
+egress_rare(struct acdc_ctx *ctx, struct acdc_flow *f,
+            const struct acdc_params *params, struct acdc_pkt *p, uint32_t last)
+{
+    acdc_flow_note_end(ctx, f, p, last);
+    if (f->flags & ACDC_F_ANSWER) {
+        acdc_resume_answer(ctx, f, params, p);
+    }
+}
+
 static void
 egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 {
@@ -517,8 +520,12 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         ACDC_COUNT(ctx, UNTOUCHED_DISABLED, 1);
     }
     if (!(f->flags & ACDC_F_LAW)) {
-        /* The handshake was not answered yet: a RST, or nonsense. */
-        acdc_flow_note_end(ctx, f, p, f->snd_nxt);
+        if (acdc_flow_is_lost(f)) {
+            acdc_resume_egress(ctx, f, params, p);
+        } else {
+            /* The handshake was not answered yet: a RST, or nonsense. */
+            acdc_flow_note_end(ctx, f, p, f->snd_nxt);
+        }
         return;
     }
     if (is_optimistic(f, p) && !excuse(ctx, f, p)
@@ -540,7 +547,11 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     if (acdc_unlikely(f->state == ACDC_FLOW_CLOSED)) {
         acdc_flow_go_on(ctx, f, p);
     }
-    acdc_flow_note_end(ctx, f, p, last);
+    if (acdc_unlikely((p->tcp_flags & (ACDC_TCP_FIN | ACDC_TCP_RST))
+                      || (f->flags & (ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER
+                                      | ACDC_F_ANSWER)))) {
+        egress_rare(ctx, f, params, p, last);
+    }
     if (f->flags & ACDC_F_CAPABLE) {
         dress(ctx, f, params, p);
     }

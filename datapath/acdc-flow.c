@@ -324,8 +324,12 @@ note_fin(const struct acdc_ctx *ctx, struct acdc_flow *f,
     uint32_t flag = egress ? ACDC_F_FIN_GUEST : ACDC_F_FIN_PEER;
     uint32_t next = egress ? f->snd_nxt : f->rcv_nxt;
     uint32_t end = p->seq + p->payload;
-    bool taken = egress ? f->snd_una == last : in->n_syns & ACDC_FIN_TAKEN;
+    bool taken = egress ? f->snd_una == last
+                        : (f->flags & flag) && (in->n_syns & ACDC_FIN_TAKEN);
 
+    if (!(f->flags & ACDC_F_FIN_PEER) && !acdc_flow_in_handshake(f)) {
+        in->n_syns &= ~(unsigned int) ACDC_RESUMED & 3;
+    }
     if ((p->tcp_flags & ACDC_TCP_FIN) && next == end + 1
         && seq_after(next, last) && !acdc_flow_is_deaf(f)) {
         f->flags |= flag;

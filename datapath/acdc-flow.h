@@ -58,6 +58,9 @@ enum {
     ACDC_EVICT_SCAN = 256,          /* Flows looked at to make room for one. */
     ACDC_SAME_ENDS = 4,             /* Connections of a port that differ in VLANs
                                      * only: they are in one bucket. */
+    ACDC_QUESTIONS = 3,         /* A connection; how many were asked is in
+                                 * acdc_flow.bad_feedback. */
+    ACDC_ASK_MS = 100,          /* The second one after twice that, ... */
     ACDC_SYNS_MAX = 2,          /* Counters that stop there. */
     ACDC_PENDING_MAX = 0xffff,
     ACDC_SILENT_MAX = 0xffff,
@@ -89,7 +92,8 @@ enum {
     ACDC_F_CAPABLE = 1 << 4,        /* Both, and feedback comes. */
     ACDC_F_UNHEARD = 1 << 5,        /* The guest sent something, and nothing came,
                                      * see acdc_flow_note_sent(). */
-    ACDC_F_WSCALE_PEER = 1 << 6,    /* Option on the peer's SYN. */
+    ACDC_F_WSCALE_PEER = 1 << 6,    /* In the handshake: option on the peer's SYN. */
+    ACDC_F_DUPLICATES = 1 << 6,     /* After it: the network was seen to send twice. */
     ACDC_F_SACK = 1 << 7,           /* Option on the SYN; after the SYN-ACK: on
                                      * both. */
     ACDC_F_NOT_ECT = 1 << 8,        /* The other end has ACDC_CAP_NOT_ECT. */
@@ -103,9 +107,9 @@ enum {
     ACDC_F_FIN_PEER = 1 << 14,      /* And rcv_nxt. */
     ACDC_F_RX_CE = 1 << 15,         /* CE state of the data to the guest. */
     ACDC_F_RX_NEWS = 1 << 16,       /* It changed since the last feedback. */
-    ACDC_F_COUNTED = 1 << 17,       /* In the tenant's capable or fallback
-                                     * count. */
-    ACDC_F_LAW = 1 << 18,           /* 'law' was started. */
+    ACDC_F_ANSWER = 1 << 17,        /* The other end has asked for the state. */
+    ACDC_F_LAW = 1 << 18,           /* 'law' was started.  It is in the tenant's capable
+                                     * or fallback count. */
     ACDC_F_UNOFFERED = 1 << 19,     /* A SYN or SYN-ACK went without the capability
                                      * for a reason that the guest may have
                                      * made. */
@@ -123,7 +127,7 @@ enum {
                                      * acdc_flow_time_next(). */
     ACDC_F_BEHIND = 1 << 26,        /* The guest does not know snd_una yet, of
                                      * which a FACK told. */
-    ACDC_F_DUPLICATES = 1 << 27,    /* The network was seen to send twice. */
+    ACDC_F_RESUME = 1 << 27,        /* Both ends have ACDC_CAP_RESUME for this one. */
     ACDC_F_WSCALE_SHIFT = 28,       /* Of the guest's windows, four bits: one more
                                      * than in the option on its SYN, 0 without
                                      * one.  See acdc_flow_guest_wscale(). */
@@ -189,7 +193,7 @@ struct acdc_flow_in {
                                  * microseconds times 8. */
     uint32_t n_syns : 2;        /* In the handshake: transmissions of the
                                  * guest's SYN.  After it: ACDC_OTHER_VLANS,
-                                 * ACDC_FIN_TAKEN. */
+                                 * ACDC_FIN_TAKEN, ACDC_RESUMED. */
     uint32_t prompt_acks : 5;   /* Of one segment, in a row, up to
                                  * ACDC_PROMPT_ACKS, see
                                  * acdc_flow_is_prompt(); or ACDC_DELAYS,
@@ -218,7 +222,8 @@ struct acdc_flow_in {
         uint32_t irs;           /* In the handshake: of the peer. */
         struct {                /* After it: */
             uint16_t silent;    /* Acknowledged since the last feedback got,
-                                 * up to ACDC_SILENT_MAX. */
+                                 * up to ACDC_SILENT_MAX.  With ACDC_F_ANSWER: the
+                                 * question's number. */
             uint16_t lost : 15; /* Payload sent and never received, when last
                                  * known. */
             uint16_t reorders : 1;      /* The path does, and since then nothing
@@ -233,6 +238,7 @@ enum {
                                  * acdc_flow_find(). */
     ACDC_FIN_TAKEN = 1 << 1,    /* With ACDC_F_FIN_PEER: the guest has acknowledged
                                  * it. */
+    ACDC_RESUMED = 1 << 1,      /* Without: taken up again, see acdc-resume.c. */
 };
 
 /* And a third one, but of IPv4 without VLANs. */
@@ -298,21 +304,6 @@ acdc_flow_vids(const struct acdc_flow *f)
 {
     return acdc_flow_is_v6(f) ? acdc_flow_addrs(f) & 0xffffff
            : acdc_flow_has_three(f) ? acdc_flow6(f)->vids : 0;
-}
-
-/* Whether both had the option. */
-static inline bool
-acdc_flow_scales(const struct acdc_flow *f)
-{
-    return f->flags >> ACDC_F_WSCALE_SHIFT && (f->flags & ACDC_F_WSCALE_PEER);
-}
-
-/* For people. */
-static inline uint8_t
-acdc_flow_guest_wscale(const struct acdc_flow *f)
-{
-    return acdc_flow_scales(f)
-           ? (uint8_t) ((f->flags >> ACDC_F_WSCALE_SHIFT) - 1) : 0;
 }
 
 static inline void
@@ -447,6 +438,20 @@ acdc_state_is_half_open(enum acdc_flow_state state)
     return state == ACDC_FLOW_SYN_SENT || state == ACDC_FLOW_SYN_RECEIVED;
 }
 
+/* And what is in their quota. */
+static inline bool
+acdc_state_is_unsettled(enum acdc_flow_state state)
+{
+    return acdc_state_is_half_open(state) || state == ACDC_FLOW_ASKING;
+}
+
+/* Whether it is there only to be taken up again, if the other end knows it. */
+static inline bool
+acdc_flow_is_lost(const struct acdc_flow *f)
+{
+    return f->state >= ACDC_FLOW_ASKING;
+}
+
 /* A RST of the guest that refuses a connection takes it out of the quota of
  * half-open ones, and that is all. */
 static inline bool
@@ -466,6 +471,30 @@ acdc_flow_is_over(const struct acdc_flow *f)
     return (f->flags & fins) == fins && !acdc_flow_in_handshake(f)
            && f->snd_una == f->snd_nxt
            && (acdc_flow_in(f)->n_syns & ACDC_FIN_TAKEN);
+}
+
+/* Whether both guests had the window scale option; after the handshake the guest's is
+ * noted only then. */
+static inline bool
+acdc_flow_scales(const struct acdc_flow *f)
+{
+    return f->flags >> ACDC_F_WSCALE_SHIFT
+           && (!acdc_flow_in_handshake(f) || (f->flags & ACDC_F_WSCALE_PEER));
+}
+
+static inline uint8_t
+acdc_flow_guest_wscale(const struct acdc_flow *f)
+{
+    return acdc_flow_scales(f)
+           ? (uint8_t) ((f->flags >> ACDC_F_WSCALE_SHIFT) - 1) : 0;
+}
+
+static inline bool
+acdc_flow_is_resumed(const struct acdc_flow *f)
+{
+    return (f->flags & (ACDC_F_LAW | ACDC_F_FIN_PEER)) == ACDC_F_LAW
+           && !acdc_flow_in_handshake(f)
+           && (acdc_flow_in(f)->n_syns & ACDC_RESUMED);
 }
 
 /* Whether both ends may still have this connection, whose law has begun, as far as

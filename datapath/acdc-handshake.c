@@ -48,7 +48,9 @@ settle_wscale(struct acdc_flow *f)
 {
     if (!acdc_flow_scales(f)) {
         f->peer_wscale = f->out_wscale = 0;
+        f->flags &= (1u << ACDC_F_WSCALE_SHIFT) - 1;
     }
+    f->flags &= ~(uint32_t) ACDC_F_WSCALE_PEER;
 }
 
 /* Full segments are shorter by the timestamps where both ends agreed on
@@ -72,7 +74,8 @@ refine_wscale(struct acdc_ctx *ctx, struct acdc_flow *f,
 {
     uint8_t finer = f->peer_wscale;
 
-    if (!acdc_params_enforce(params) || !(p->opt_flags & ACDC_O_WSCALE)) {
+    if (!acdc_params_enforce(params) || !(p->opt_flags & ACDC_O_WSCALE)
+        || ((p->tcp_flags & ACDC_TCP_ACK) && (f->flags & ACDC_F_RESUME))) {
         return;
     }
     while (finer && 1u << finer > f->mss) {
@@ -209,6 +212,24 @@ is_left_alone(const struct acdc_ctx *ctx, const struct acdc_flow *f,
            && params->fallback == ACDC_ALG_NONE;
 }
 
+/* Whether neither guest is told another window scale than the one that the other
+ * sent, as far as the guest's SYN-ACK 'p' tells: only then can the other end say it
+ * (acdc-resume.c).  Its vSwitch keeps to that, see refine_wscale(). */
+static bool
+keeps_wscales(const struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    return f->out_wscale == f->peer_wscale
+           && (!(p->opt_flags & ACDC_O_WSCALE)
+               || (p->wscale <= ACDC_WSCALE_MAX && 1u << p->wscale <= f->mss));
+}
+
+static uint8_t
+capability_flags(const struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    return acdc_pkt_is_syn(p) || (f->flags & ACDC_F_RESUME)
+           ? ACDC_CAP_NOT_ECT | ACDC_CAP_RESUME : ACDC_CAP_NOT_ECT;
+}
+
 /* Adds the capability and the ECT mark to a SYN or SYN-ACK of the guest.  True
  * if it did. */
 static bool
@@ -230,7 +251,7 @@ offer(struct acdc_ctx *ctx, struct acdc_flow *f,
         return false;
     }
     if (!acdc_pkt_make_writable(p)
-        || !acdc_pkt_add_capability(p, ctx->exid, ACDC_CAP_NOT_ECT)) {
+        || !acdc_pkt_add_capability(p, ctx->exid, capability_flags(f, p))) {
         ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
         return false;
     }
@@ -245,7 +266,7 @@ offer(struct acdc_ctx *ctx, struct acdc_flow *f,
 }
 
 /* Takes capability and mark off a SYN or SYN-ACK for the guest.  Returns
- * ACDC_F_PEER and ACDC_F_NOT_ECT as the other end showed. */
+ * ACDC_F_PEER, ACDC_F_NOT_ECT and ACDC_F_RESUME as the other end showed. */
 static uint32_t
 accept_offer(struct acdc_ctx *ctx, struct acdc_pkt *p)
 {
@@ -258,6 +279,7 @@ accept_offer(struct acdc_ctx *ctx, struct acdc_pkt *p)
         if (body[0] >= ACDC_OPT_VERSION) {
             capable = ACDC_F_PEER;
             capable |= body[1] & ACDC_CAP_NOT_ECT ? ACDC_F_NOT_ECT : 0u;
+            capable |= body[1] & ACDC_CAP_RESUME ? ACDC_F_RESUME : 0u;
         }
     }
     if (!acdc_pkt_strip(p, ctx->exid)) {
@@ -457,7 +479,8 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     }
     in = acdc_flow_in(f);
     if (!(f->flags & ACDC_F_DEAD)
-        && (f->state == ACDC_FLOW_CLOSED || f->state == ACDC_FLOW_RESET)
+        && (f->state == ACDC_FLOW_CLOSED || f->state == ACDC_FLOW_RESET
+            || acdc_flow_is_lost(f))
         && !acdc_flow_is_live(f)) {
         restart(ctx, f);
     }
@@ -469,7 +492,7 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
 
         if (!(f->flags & ACDC_F_DEAD) && acdc_flow_is_irs(f, p->seq)) {
             acdc_flow_see(ctx, f);
-            f->flags |= capable;
+            f->flags |= capable & ~(uint32_t) ACDC_F_RESUME;
             repeat_options(f, p);
             limit_window(ctx, f, acdc_flow_params(ctx, f), p);
         }
@@ -504,13 +527,15 @@ static void
 settle(struct acdc_ctx *ctx, struct acdc_flow *f,
        const struct acdc_params *params, struct acdc_pkt *synack, bool capable)
 {
+    bool first = !(f->flags & ACDC_F_LAW);
+
     if ((f->flags & ACDC_F_ECN_SYN)
         && (synack->tcp_flags & (ACDC_TCP_ECE | ACDC_TCP_CWR))
            == ACDC_TCP_ECE) {
         f->flags |= ACDC_F_GUEST_ECN;
     }
     acdc_flow_set_counted(ctx, f, capable);
-    if (!(f->flags & ACDC_F_LAW)) {
+    if (first) {
         settle_mss(f, synack);
         ACDC_COUNT(ctx, FLOWS_CAPABLE, capable);
         ACDC_COUNT(ctx, FLOWS_FALLBACK, !capable);
@@ -538,7 +563,7 @@ acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
 {
     struct acdc_flow_in *in = acdc_flow_in(f);
     uint32_t end = p->seq + 1 + p->payload;
-    bool first, offered;
+    bool first, crossed, offered;
 
     /* A server may take the data of a TCP Fast Open SYN (RFC 7413) or not. */
     if (!acdc_flow_in_handshake(f)
@@ -549,6 +574,7 @@ acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
         acdc_flow_set_state(ctx, f, ACDC_FLOW_SYN_RECEIVED);
     }
     first = !(f->flags & ACDC_F_LAW) || f->snd_una != p->seq;
+    crossed = first && in->n_syns;
     if (first) {
         f->active = (uint16_t) ctx->now_ms;
     }
@@ -562,6 +588,9 @@ acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
         in->n_syns++;
     }
     note_options(f, p, true);
+    if (first && (crossed || !keeps_wscales(f, p))) {
+        f->flags &= ~(uint32_t) ACDC_F_RESUME;
+    }
     offered = (f->flags & ACDC_F_PEER) && offer(ctx, f, params, p);
     if (first) {
         settle(ctx, f, params, p, offered);
@@ -628,7 +657,7 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
     }
     f->rx_pending = 0;
     note_options(f, p, false);
-    f->flags &= ~(uint32_t) (ACDC_F_PEER | ACDC_F_NOT_ECT);
+    f->flags &= ~(uint32_t) (ACDC_F_PEER | ACDC_F_NOT_ECT | ACDC_F_RESUME);
     f->flags |= accept_offer(ctx, p);
     /* What data of the SYN it does not acknowledge was not taken: the guest sends
      * that with the first of its data (RFC 7413 section 4.2.2).  But it was sent. */

@@ -117,6 +117,9 @@ note_silence(const struct steps *s, uint32_t acked)
     uint64_t limit = (4 * (uint64_t) in->law.wnd + 64 * (uint64_t) f->mss)
                      / ACDC_SILENT_UNIT;
 
+    if (f->flags & ACDC_F_ANSWER) {
+        return;                 /* It has asked, with the number in 'silent'. */
+    }
     in->silent = (uint16_t) (silent < ACDC_SILENT_MAX ? silent
                                                       : ACDC_SILENT_MAX);
     if (silent > (limit < ACDC_SILENT_MAX ? limit : ACDC_SILENT_MAX)) {
@@ -489,8 +492,13 @@ undress(struct steps *s)
         note_told(s);
         return false;
     }
-    if ((p->opt_flags & ACDC_O_FEEDBACK)
-        && (!is_plausible(s) || acdc_flow_in_handshake(f))) {
+    if (acdc_unlikely(p->opt_flags & ACDC_O_CAPABILITY)) {
+        /* A question, whose FACK knows of no counts. */
+        if (is_plausible(s)) {
+            acdc_resume_note_question(f, p);
+        }
+    } else if ((p->opt_flags & ACDC_O_FEEDBACK)
+               && (!is_plausible(s) || acdc_flow_in_handshake(f))) {
         ACDC_COUNT(ctx, FEEDBACK_BAD, 1);
     } else if (p->opt_flags & ACDC_O_FEEDBACK) {
         if (s->fack) {
@@ -598,8 +606,7 @@ acdc_ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
 {
     struct steps s = {
         .ctx = ctx, .f = f, .in = acdc_flow_in(f), .params = params, .p = p,
-        .fack = (p->opt_flags & ACDC_O_FEEDBACK) && !p->payload
-                && (acdc_pkt_reserved(p) & ACDC_RES_FACK),
+        .fack = acdc_pkt_is_fack(p),
         .end = p->seq + p->payload,
     };
     uint32_t last;
@@ -646,9 +653,10 @@ acdc_ingress_is_doubtful(const struct acdc_flow *f, const struct acdc_pkt *p)
     if (p->tcp_flags & ACDC_TCP_SYN) {
         return acdc_flow_is_live(f) && !acdc_flow_is_synack_again(f, p);
     }
-    return (f->flags & ACDC_F_LAW)
-           && (f->state == ACDC_FLOW_RESET
-               || !seq_plausible(p->seq, f->rcv_nxt) || !is_near(f, p));
+    return f->flags & ACDC_F_LAW
+           ? f->state == ACDC_FLOW_RESET
+             || !seq_plausible(p->seq, f->rcv_nxt) || !is_near(f, p)
+           : acdc_flow_is_lost(f);
 }
 
 /* Whether 'p' shows that the peer takes part in the connection that 'f' began:

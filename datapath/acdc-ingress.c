@@ -153,25 +153,12 @@ usual_data(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
 static ACDC_NOINLINE void
 ingress_untracked(struct acdc_ctx *ctx, struct acdc_pkt *p)
 {
-    uint8_t reserved = acdc_pkt_reserved(p);
-
     ACDC_COUNT(ctx, UNTOUCHED_MIDSTREAM, 1);
-    if (reserved & ACDC_RES_FACK && p->opt_flags & ACDC_O_FEEDBACK
-        && !p->payload) {
+    if (acdc_pkt_is_fack(p)) {
         p->verdict = ACDC_DROP;
         return;
     }
-    if (reserved && acdc_pkt_make_writable(p)) {
-        uint8_t noted = (reserved & ACDC_RES_ECN_MASK) >> ACDC_RES_ECN_SHIFT;
-
-        /* Without ECT(0) or ECT(1) in them nobody knows whether the packet was
-         * marked by the other vSwitch or by the guest. */
-        if (noted != ACDC_ECN_NOT_ECT && noted != ACDC_ECN_CE) {
-            acdc_pkt_set_ecn(p, noted);
-        }
-        acdc_pkt_set_reserved(p, 0);
-    }
-    acdc_pkt_strip(p, ctx->exid);
+    acdc_resume_hide(ctx, p, false);
 }
 
 /* False, with nothing done but counting, if 'p' may be of a second flow. */
@@ -206,7 +193,12 @@ ingress_doubtful(struct acdc_ctx *ctx, struct acdc_flow *f,
         if (f->flags & ACDC_F_DEAD) {
             ingress_untracked(ctx, p);
         } else {
-            acdc_ingress_stepwise(ctx, f, acdc_flow_params(ctx, f), p);
+            const struct acdc_params *params = acdc_flow_params(ctx, f);
+
+            if (!acdc_flow_is_lost(f)
+                || acdc_resume_ingress(ctx, f, params, p)) {
+                acdc_ingress_stepwise(ctx, f, params, p);
+            }
         }
         acdc_unlock(&f->lock);
     }
@@ -226,7 +218,9 @@ ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     }
     f = acdc_flow_lock(ctx, p);
     if (!f) {
-        ingress_untracked(ctx, p);
+        if (!acdc_resume_begin(ctx, p)) {
+            ingress_untracked(ctx, p);
+        }
         acdc_pkt_finish(p);
         return;
     }

@@ -290,6 +290,17 @@ acdc_pkt_add_capability(struct acdc_pkt *p, uint16_t exid, uint8_t flags)
 }
 
 bool
+acdc_pkt_add_option(struct acdc_pkt *p, const uint8_t *opt, unsigned int len)
+{
+    uint8_t *place = insert_option(p, len, csum_add_bytes(0, opt, len));
+
+    if (place) {
+        memcpy(place, opt, len);
+    }
+    return place != NULL;
+}
+
+bool
 acdc_pkt_add_feedback(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
                       uint32_t total)
 {
@@ -381,7 +392,7 @@ acdc_pkt_do_strip(struct acdc_pkt *p, uint16_t exid)
     if (!acdc_pkt_make_writable(p)) {
         return false;
     }
-    p->opt_flags &= (uint16_t) ~ACDC_O_OURS;
+    p->opt_flags &= (uint16_t) ~(ACDC_O_OURS | ACDC_O_STATE);
     p->fb_ofs = p->cap_ofs = 0;
     if (acdc_likely(ours == ACDC_O_FEEDBACK && fb_ofs == ACDC_TCP_HLEN)) {
         /* As we insert it. */
@@ -408,9 +419,18 @@ bool
 acdc_pkt_send_fack(struct acdc_pkt *p, uint32_t seq, uint16_t exid,
                    uint32_t ce, uint32_t total, uint8_t ecn, uint8_t reserved)
 {
+    uint8_t opt[ACDC_OPT_FB_LEN];
+
+    put_feedback(opt, exid, ce, total);
+    return acdc_pkt_send_options(p, seq, opt, sizeof opt, ecn, reserved);
+}
+
+bool
+acdc_pkt_send_options(struct acdc_pkt *p, uint32_t seq, const uint8_t *opts,
+                      unsigned int len, uint8_t ecn, uint8_t reserved)
+{
     bool ts = p->opt_flags & ACDC_O_TIMESTAMP;
-    unsigned int hlen = ACDC_TCP_HLEN + ACDC_OPT_FB_LEN
-                        + acdc_pkt_timestamps_len(p);
+    unsigned int hlen = ACDC_TCP_HLEN + len + acdc_pkt_timestamps_len(p);
     unsigned int front = p->l4_ofs + (unsigned int) ACDC_TCP_HLEN;
     struct acdc_pkt fack;
     uint8_t *tcp, *ip;
@@ -427,9 +447,9 @@ acdc_pkt_send_fack(struct acdc_pkt *p, uint32_t seq, uint16_t exid,
     fack.tcp_hlen = (uint8_t) hlen;
 
     tcp = acdc_pkt_tcp(&fack);
-    put_feedback(tcp + ACDC_TCP_HLEN, exid, ce, total);
+    memcpy(tcp + ACDC_TCP_HLEN, opts, len);
     if (ts) {
-        uint8_t *opt = tcp + ACDC_TCP_HLEN + ACDC_OPT_FB_LEN;
+        uint8_t *opt = tcp + ACDC_TCP_HLEN + len;
 
         opt[0] = opt[1] = ACDC_TCPOPT_NOP;
         memcpy(opt + 2, acdc_pkt_tcp(p) + p->ts_ofs,

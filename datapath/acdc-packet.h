@@ -58,6 +58,7 @@ enum {
     ACDC_O_PLACES = 1 << 8,         /* Not feedback, timestamps, both or none as
                                      * acdc_pkt_parse_options() knows them. */
     ACDC_O_FLAGS = 1 << 9,          /* Not acdc_tcp_flags_are_plain(). */
+    ACDC_O_STATE = 1 << 10,         /* With ACDC_O_OTHER: a whole state, at 'cap_ofs'. */
 };
 
 static inline uint8_t *acdc_pkt_ip(const struct acdc_pkt *p)
@@ -92,6 +93,20 @@ static inline uint8_t acdc_pkt_ecn(const struct acdc_pkt *p)
 static inline bool acdc_tcp_flags_are_plain(uint8_t tcp_flags)
 {
     return (tcp_flags & ~(unsigned int) ACDC_TCP_PSH) == ACDC_TCP_ACK;
+}
+
+/* Whether it is a packet of a vSwitch's own, which no guest gets as it is. */
+static inline bool acdc_pkt_is_fack(const struct acdc_pkt *p)
+{
+    return (p->opt_flags & (ACDC_O_FEEDBACK | ACDC_O_STATE)) && !p->payload
+           && (acdc_pkt_reserved(p) & ACDC_RES_FACK);
+}
+
+/* A packet without payload that says nothing but ACK. */
+static inline bool acdc_pkt_is_pure_ack(const struct acdc_pkt *p)
+{
+    return !p->payload && !(p->tcp_flags & (ACDC_TCP_SYN | ACDC_TCP_FIN
+                                            | ACDC_TCP_RST));
 }
 
 /* The sequence number after a segment that is no SYN. */
@@ -299,6 +314,9 @@ bool acdc_pkt_add_capability(struct acdc_pkt *p, uint16_t exid,
                              uint8_t flags);
 bool acdc_pkt_add_feedback(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
                            uint32_t total);
+/* The same of any option of ours, 'len' bytes, a multiple of 4. */
+bool acdc_pkt_add_option(struct acdc_pkt *p, const uint8_t *opt,
+                         unsigned int len);
 
 /* Only with ACDC_O_FEEDBACK. */
 static inline void
@@ -493,5 +511,8 @@ unsigned int acdc_pkt_sacked_segments(const struct acdc_pkt *p, uint32_t una,
 bool acdc_pkt_send_fack(struct acdc_pkt *p, uint32_t seq, uint16_t exid,
                         uint32_t ce, uint32_t total, uint8_t ecn,
                         uint8_t reserved);
+/* The same with 'len' bytes of options of ours. */
+bool acdc_pkt_send_options(struct acdc_pkt *p, uint32_t seq, const uint8_t *opts,
+                           unsigned int len, uint8_t ecn, uint8_t reserved);
 
 #endif /* acdc-packet.h */

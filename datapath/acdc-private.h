@@ -140,8 +140,9 @@ struct acdc_flow *acdc_flow_lookup_second(const struct acdc_ctx *,
 struct acdc_flow *acdc_flow_find_second(const struct acdc_ctx *,
                                         const struct acdc_pkt *p,
                                         const struct acdc_flow *first);
-/* For a SYN; behind 'first' if that is not NULL and not dead.  NULL, with '*why'
- * set to the counter, if there is no room, no memory or no quota left. */
+/* For a SYN; behind 'first' if that is not NULL and not dead.  For another packet the
+ * flow is ACDC_FLOW_ASKING.  NULL, with '*why' set to the counter, if there is no room, no
+ * memory or no quota left. */
 struct acdc_flow *acdc_flow_create(struct acdc_ctx *, struct acdc_pkt *,
                                    struct acdc_flow *first,
                                    enum acdc_counter *why);
@@ -216,6 +217,26 @@ bool acdc_synack_egress(struct acdc_ctx *, struct acdc_pkt *,
                         struct acdc_flow *, const struct acdc_params *);
 bool acdc_synack_ingress(struct acdc_ctx *, struct acdc_pkt *,
                          struct acdc_flow *, const struct acdc_params *);
+
+/* acdc-resume.c: connections whose state is lost here, see docs/wire-format.rst. */
+
+/* A packet to the guest of no flow.  If it shows that the other end's vSwitch knows the
+ * connection, there is a flow from here on, which asks; true. */
+bool acdc_resume_begin(struct acdc_ctx *, struct acdc_pkt *);
+/* Takes off what is ours of a packet that nobody can read; 'asking': what is 3 in the
+ * reserved bits is Not-ECT. */
+void acdc_resume_hide(struct acdc_ctx *, struct acdc_pkt *, bool asking);
+/* Packets of a flow that is acdc_flow_is_lost(); its lock held.  Of those to the guest
+ * false: done.  Else it is lost no more. */
+void acdc_resume_egress(struct acdc_ctx *, struct acdc_flow *,
+                        const struct acdc_params *, struct acdc_pkt *);
+bool acdc_resume_ingress(struct acdc_ctx *, struct acdc_flow *,
+                         const struct acdc_params *, struct acdc_pkt *);
+/* The other side, flow's lock held: 'p', which is plausible, has a capability; and the
+ * guest sends 'p', with ACDC_F_ANSWER. */
+void acdc_resume_note_question(struct acdc_flow *, const struct acdc_pkt *p);
+void acdc_resume_answer(struct acdc_ctx *, struct acdc_flow *,
+                        const struct acdc_params *, struct acdc_pkt *p);
 
 /* acdc-icmp.c -------------------------------------------------------------- */
 

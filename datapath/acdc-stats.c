@@ -35,6 +35,8 @@ const char *const acdc_flow_state_names[ACDC_N_FLOW_STATES] = {
     [ACDC_FLOW_CLOSING] = "closing",
     [ACDC_FLOW_CLOSED] = "closed",
     [ACDC_FLOW_RESET] = "reset",
+    [ACDC_FLOW_ASKING] = "asking",
+    [ACDC_FLOW_UNKNOWN] = "unknown",
 };
 
 /* Round-trip times: a histogram of eight linear steps an octave, so a
@@ -284,6 +286,7 @@ flow_info(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
     fi->guest_ecn = f->flags & ACDC_F_GUEST_ECN;
     fi->sack = f->flags & ACDC_F_SACK;
     fi->rescaled = f->peer_wscale != f->out_wscale;
+    fi->resumed = acdc_flow_is_resumed(f);
     fi->wscale_local = acdc_flow_guest_wscale(f);
     fi->wscale_remote = f->peer_wscale;
     fi->mss = f->mss;

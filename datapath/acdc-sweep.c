@@ -25,10 +25,11 @@ has_expired(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
 
     acdc_lock(&f->lock);
     /* Not by a RST that who got it may have dropped, with the sender silent since. */
-    *closed = f->state == ACDC_FLOW_CLOSED && !acdc_flow_is_live(f);
+    *closed = (f->state == ACDC_FLOW_CLOSED && !acdc_flow_is_live(f))
+              || f->state == ACDC_FLOW_UNKNOWN;
     if (*closed) {
         limit = ACDC_LINGER_MS;
-    } else if (acdc_flow_in_handshake(f)) {
+    } else if (acdc_flow_in_handshake(f) || acdc_flow_is_lost(f)) {
         limit = half_open_limit(acdc_flow_owner(a, f));
     } else {
         limit = acdc_a32_read(&a->idle_timeout_ms);

@@ -349,10 +349,10 @@ acdc_flow_ends(const struct acdc_flow *f, struct acdc_end *local,
 static void
 count_state(struct acdc_tenant *t, enum acdc_flow_state state, int delta)
 {
-    if (acdc_state_is_half_open(state)) {
+    if (acdc_state_is_unsettled(state)) {
         acdc_count_add(&t->n_half_open, delta);
         acdc_count_add(&t->acdc->n_half_open, delta);
-    } else if (state == ACDC_FLOW_CLOSED || state == ACDC_FLOW_RESET) {
+    } else if (state != ACDC_FLOW_ESTABLISHED && state != ACDC_FLOW_CLOSING) {
         acdc_count_add(&t->acdc->n_closed, delta);
     }
 }
@@ -381,10 +381,10 @@ acdc_flow_set_state(const struct acdc_ctx *ctx, struct acdc_flow *f,
 void
 acdc_flow_uncount(struct acdc_tenant *t, struct acdc_flow *f)
 {
-    if (f->flags & ACDC_F_COUNTED) {
+    if (f->flags & ACDC_F_LAW) {
         acdc_count_add(f->flags & ACDC_F_CAPABLE ? &t->n_capable
                                                  : &t->n_fallback, -1);
-        f->flags &= ~(uint32_t) (ACDC_F_COUNTED | ACDC_F_CAPABLE);
+        f->flags &= ~(uint32_t) ACDC_F_CAPABLE;
     }
 }
 
@@ -396,7 +396,7 @@ acdc_flow_set_counted(const struct acdc_ctx *ctx, struct acdc_flow *f,
     struct acdc_tenant *t = ctx->tenant;
 
     acdc_flow_uncount(t, f);
-    f->flags |= ACDC_F_COUNTED | (capable ? ACDC_F_CAPABLE : 0);
+    f->flags |= ACDC_F_LAW | (capable ? ACDC_F_CAPABLE : 0);
     acdc_count_add(capable ? &t->n_capable : &t->n_fallback, 1);
 }
 
@@ -484,9 +484,10 @@ evict_rank(const struct acdc_ctx *ctx, struct acdc_flow *f, uint32_t share)
     }
     rank = above && acdc_count_read(&ctx->tenant->n_flows) < share;
     acdc_lock(&f->lock);
-    if (f->state == ACDC_FLOW_CLOSED || f->state == ACDC_FLOW_RESET) {
+    if (f->state == ACDC_FLOW_CLOSED || f->state == ACDC_FLOW_RESET
+        || f->state == ACDC_FLOW_UNKNOWN) {
         rank = 4;
-    } else if (acdc_flow_in_handshake(f)) {
+    } else if (acdc_flow_in_handshake(f) || acdc_flow_is_lost(f)) {
         rank = 3;
     } else if (acdc_flow_idle_ms(f, ctx->now_ms) >= ACDC_IDLE_EVICT_MS) {
         rank = 2;
@@ -598,8 +599,9 @@ new_flow(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
     f->port_key = ctx->port_key | p->kind;
     acdc_flow_see(ctx, f);
     f->active = (uint16_t) ctx->now_ms;
-    f->state = ctx->dir == ACDC_EGRESS ? ACDC_FLOW_SYN_SENT
-                                       : ACDC_FLOW_SYN_RECEIVED;
+    f->state = !acdc_pkt_is_syn(p) ? ACDC_FLOW_ASKING
+               : ctx->dir == ACDC_EGRESS ? ACDC_FLOW_SYN_SENT
+                                         : ACDC_FLOW_SYN_RECEIVED;
     if (p->kind == ACDC_KIND_6) {
         struct acdc_flow6 *f6 = acdc_flow6(f);
         const uint8_t *local, *remote;
@@ -658,6 +660,6 @@ acdc_flow_create(struct acdc_ctx *ctx, struct acdc_pkt *p,
     acdc_link_store(&f->next, acdc_link_load(link));
     acdc_link_store(link, f);
     acdc_unlock(&a->lock);
-    ACDC_COUNT(ctx, FLOWS_CREATED, 1);
+    ACDC_COUNT(ctx, FLOWS_CREATED, f->state != ACDC_FLOW_ASKING);
     return f;
 }

@@ -23,6 +23,20 @@
  *     | 253  |   12   | ExID 0xACDC | ECN_bytes (4) | total_bytes (4) |
  *     +------+--------+-------------+---------------+-----------------+
  *   Both counts are payload bytes received since the handshake, modulo 2^32.
+ *
+ *   A question, from a vSwitch that does not know the connection, is the capability
+ *   with ACDC_CAP_RESUME and a number, instead of the zeros, on a segment without SYN.  The
+ *   other end answers with the state, of which all is seen from the one that asked:
+ *     +------+--------+-------------+---------------+-----------------+
+ *     | 253  |   28   | ExID 0xACDC | flags | scales|       MSS       |
+ *     +------+--------+-------------+---------------+-----------------+
+ *     |  the question's number      |               0                 |
+ *     +-----------------------------+---------------------------------+
+ *     | ECN_bytes, total_bytes: the last that it reported               |
+ *     | ECN_bytes, total_bytes: feedback about what its guest sent      |
+ *     +---------------------------------------------------------------+
+ *   Scales: of its own guest's windows in the upper half, of the peer's in the lower.
+ *   MSS: payload of a full segment.
  */
 enum acdc_wire_option {
     ACDC_OPT_KIND = 253,
@@ -31,12 +45,25 @@ enum acdc_wire_option {
     ACDC_OPT_BODY_OFS = 4,
     ACDC_OPT_CAP_LEN = 8,
     ACDC_OPT_FB_LEN = 12,
+    ACDC_OPT_STATE_LEN = 28,
     ACDC_OPT_VERSION = 1,
 };
 
 /* The capability's flags: what its sender does if both ends announce it. */
 enum acdc_wire_capability {
     ACDC_CAP_NOT_ECT = 0x01,        /* See enum acdc_wire_reserved. */
+    ACDC_CAP_RESUME = 0x02,         /* On a SYN: takes up connections.  On a SYN-ACK: and
+                                     * of this one both guests are told the window scale
+                                     * that the other one sent.  On other segments: a
+                                     * question. */
+};
+
+/* Flags of a state. */
+enum acdc_wire_state {
+    ACDC_STATE_SCALES = 0x01,       /* Both guests have the window scale option. */
+    ACDC_STATE_SACK = 0x02,         /* Both permit SACK. */
+    ACDC_STATE_ECN_SYN = 0x04,      /* ECN-setup SYN, ... */
+    ACDC_STATE_GUEST_ECN = 0x08,    /* ... and SYN-ACK. */
 };
 
 /* Kind and length of the options, the ExID to be added: their first words. */
@@ -44,6 +71,8 @@ enum acdc_wire_capability {
     ((unsigned int) ACDC_OPT_KIND << 24 | ACDC_OPT_CAP_LEN << 16)
 #define ACDC_FEEDBACK_WORD \
     ((unsigned int) ACDC_OPT_KIND << 24 | ACDC_OPT_FB_LEN << 16)
+#define ACDC_STATE_WORD \
+    ((unsigned int) ACDC_OPT_KIND << 24 | ACDC_OPT_STATE_LEN << 16)
 
 /* The low nibble of byte 12 of the TCP header: three reserved bits, then AE
  * (RFC 9768), which is the guest's and stays as it is.

@@ -366,6 +366,9 @@ enum acdc_flow_state {
     ACDC_FLOW_RESET,            /* RST or another beginning of the guest, which
                                  * the peer has not confirmed: as alive as
                                  * without. */
+    /* Not followed, see acdc-resume.c: */
+    ACDC_FLOW_ASKING,           /* The other end's vSwitch may know it. */
+    ACDC_FLOW_UNKNOWN,          /* It was asked in vain. */
     ACDC_N_FLOW_STATES
 };
 extern const char *const acdc_flow_state_names[ACDC_N_FLOW_STATES];
@@ -383,6 +386,7 @@ struct acdc_flow_info {
     bool guest_ecn;             /* The guests negotiated ECN themselves. */
     bool sack;
     bool rescaled;
+    bool resumed;               /* Taken up again, see acdc-resume.c. */
     int32_t rule;               /* Index as given to acdc_tenant_set() sorted
                                  * by priority, or -1. */
     uint8_t wscale_local, wscale_remote;

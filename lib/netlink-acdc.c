@@ -25,9 +25,9 @@ VLOG_DEFINE_THIS_MODULE(netlink_acdc);
 BUILD_ASSERT_DECL(sizeof(struct acdc_stats) == 32);
 BUILD_ASSERT_DECL(sizeof(struct acdc_tenant_stats)
                   == ROUND_UP(ACDC_NAME_LEN + sizeof(struct acdc_params) + 36,
-                              8) + 504);
+                              8) + 512);
 BUILD_ASSERT_DECL(sizeof(struct acdc_port_info) == 140);
-BUILD_ASSERT_DECL(sizeof(struct acdc_flow_info) == 244);
+BUILD_ASSERT_DECL(sizeof(struct acdc_flow_info) == 248);
 #endif
 
 /* Looks the family up.  OVS's nl_lookup_genl_family() does not tell its

@@ -13,7 +13,7 @@
 
 #define ACDC_GENL_FAMILY "ovs_acdc"
 /* Of the messages, and one more for each parameter added since. */
-#define ACDC_GENL_VERSION (7 + ACDC_P_LAST - ACDC_P_SMALL_WINDOWS)
+#define ACDC_GENL_VERSION (8 + ACDC_P_LAST - ACDC_P_SMALL_WINDOWS)
 
 enum acdc_genl_cmd {
 	ACDC_CMD_UNSPEC,

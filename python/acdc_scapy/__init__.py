@@ -12,11 +12,21 @@ from __future__ import annotations
 
 from typing import NamedTuple, Self
 
-from scapy.fields import ByteField, FlagsField, IntField, ShortField, XShortField
+from scapy.fields import BitField, ByteField, FlagsField, IntField, ShortField, XShortField
 from scapy.layers.inet import TCP
 from scapy.packet import Packet
 
-__all__ = ["EXID", "KIND", "Capability", "Feedback", "Reserved", "Unknown", "dissect", "option"]
+__all__ = [
+    "EXID",
+    "KIND",
+    "Capability",
+    "Feedback",
+    "Reserved",
+    "State",
+    "Unknown",
+    "dissect",
+    "option",
+]
 
 KIND = 253
 """For experiments (RFC 4727)."""
@@ -32,13 +42,13 @@ class AcdcOption(Packet):
 
 
 class Capability(AcdcOption):
-    """On SYN and SYN-ACK."""
+    """On SYN and SYN-ACK; on other segments a question, which has a number."""
 
     name = "AC/DC capability"
     fields_desc = [
         XShortField("exid", EXID),
         ByteField("version", 1),
-        FlagsField("flags", 0, 8, ["NOT_ECT"]),
+        FlagsField("flags", 0, 8, ["NOT_ECT", "RESUME"]),
         ShortField("zero", 0),
     ]
 
@@ -54,6 +64,25 @@ class Feedback(AcdcOption):
     ]
 
 
+class State(AcdcOption):
+    """The answer to a question, seen from the one that asked."""
+
+    name = "AC/DC state"
+    fields_desc = [
+        XShortField("exid", EXID),
+        FlagsField("flags", 0, 8, ["SCALES", "SACK", "ECN_SYN", "GUEST_ECN"]),
+        BitField("own_wscale", 0, 4),
+        BitField("peer_wscale", 0, 4),
+        ShortField("mss", 0),
+        ShortField("number", 0),
+        ShortField("zero", 0),
+        IntField("reported_ecn_bytes", 0),
+        IntField("reported_total_bytes", 0),
+        IntField("ecn_bytes", 0),
+        IntField("total_bytes", 0),
+    ]
+
+
 class Unknown(AcdcOption):
     """An option of AC/DC's whose length has no meaning yet."""
 
@@ -64,7 +93,7 @@ class Unknown(AcdcOption):
         return s, b""
 
 
-BY_LENGTH: dict[int, type[AcdcOption]] = {8: Capability, 12: Feedback}
+BY_LENGTH: dict[int, type[AcdcOption]] = {8: Capability, 12: Feedback, 28: State}
 
 
 def option(value: AcdcOption) -> tuple[int, bytes]:

@@ -20,6 +20,7 @@ TESTS += \
 	build/unit/test-platform.tap \
 	build/unit/test-prediction.tap \
 	build/unit/test-recall.tap \
+	build/unit/test-resume.tap \
 	build/unit/test-table.tap \
 	build/unit/test-threads.tap \
 	build/unit/test-transfer.tap \
