@@ -60,7 +60,8 @@ enum {
                                      * only: they are in one bucket. */
     ACDC_QUESTIONS = 3,         /* A connection; how many were asked is in
                                  * acdc_flow.bad_feedback. */
-    ACDC_ASK_MS = 100,          /* The second one after twice that, ... */
+    ACDC_ASK_MS = 50,           /* The next one after four times that, and after
+                                 * four times as long each. */
     ACDC_SYNS_MAX = 2,          /* Counters that stop there. */
     ACDC_PENDING_MAX = 0xffff,
     ACDC_SILENT_MAX = 0xffff,

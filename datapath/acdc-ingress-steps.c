@@ -117,9 +117,6 @@ note_silence(const struct steps *s, uint32_t acked)
     uint64_t limit = (4 * (uint64_t) in->law.wnd + 64 * (uint64_t) f->mss)
                      / ACDC_SILENT_UNIT;
 
-    if (f->flags & ACDC_F_ANSWER) {
-        return;                 /* It has asked, with the number in 'silent'. */
-    }
     in->silent = (uint16_t) (silent < ACDC_SILENT_MAX ? silent
                                                       : ACDC_SILENT_MAX);
     if (silent > (limit < ACDC_SILENT_MAX ? limit : ACDC_SILENT_MAX)) {
@@ -222,7 +219,7 @@ static void
 go_without_report(struct steps *s, uint32_t acked, uint32_t delivered)
 {
     if (s->f->flags & ACDC_F_CAPABLE) {
-        if (s->report == REPORT_NONE && acked) {
+        if (s->report == REPORT_NONE && acked && !(s->f->flags & ACDC_F_ANSWER)) {
             note_silence(s, acked);
         }
     } else if (s->f->flags & ACDC_F_GUEST_ECN) {

@@ -9,8 +9,8 @@
  * marks; a window scale that is not known is never guessed.
  *
  * A flow that asks has in 'snd_nxt' and 'rcv_nxt' how far its guest is, by the guest's own
- * packets: an outsider moves neither.  The answer must fit to them (RFC 5961), and have
- * the number of the question. */
+ * packets: an outsider moves neither.  What it sent before is not known, nor whether it sends
+ * again.  The answer must be near (RFC 5961), and have the number of the question. */
 
 #include "acdc-ingress.h"
 
@@ -90,9 +90,10 @@ acdc_resume_egress(struct acdc_ctx *ctx, struct acdc_flow *f,
                    const struct acdc_params *params, struct acdc_pkt *p)
 {
     bool due = !f->bad_feedback || acdc_flow_inactive_ms(f, ctx->now_ms)
-                                   >= (uint32_t) ACDC_ASK_MS << f->bad_feedback;
+                                   >= (uint32_t) ACDC_ASK_MS << 2 * f->bad_feedback;
 
     ACDC_COUNT(ctx, UNTOUCHED_MIDSTREAM, 1);
+    follow_guest(f, p);
     if (f->state != ACDC_FLOW_ASKING) {
         return;
     }
@@ -102,7 +103,6 @@ acdc_resume_egress(struct acdc_ctx *ctx, struct acdc_flow *f,
         acdc_flow_set_state(ctx, f, ACDC_FLOW_UNKNOWN);
         return;
     }
-    follow_guest(f, p);
     if (!due || acdc_pkt_has_ip_options(p)) {
         return;
     }
@@ -150,8 +150,7 @@ is_answer(const struct acdc_ctx *ctx, const struct acdc_flow *f,
 
     return (p->opt_flags & ACDC_O_STATE) && f->bad_feedback
            && (p->tcp_flags & ACDC_TCP_ACK) && acdc_pkt_maybe_intact(p)
-           && f->snd_nxt - p->ack <= ACDC_PLAUSIBLE
-           && seq_plausible(p->seq, f->rcv_nxt)
+           && seq_plausible(p->ack, f->snd_nxt) && seq_plausible(p->seq, f->rcv_nxt)
            && acdc_get16(body + 4) == question_number(ctx, f)
            && body[1] >> 4 <= ACDC_WSCALE_MAX
            && (body[1] & 15) <= ACDC_WSCALE_MAX
@@ -198,10 +197,12 @@ resume(struct acdc_ctx *ctx, struct acdc_flow *f,
     in->fb_ce = acdc_get32(body + 16);
     in->fb_total = acdc_get32(body + 20);
     f->snd_una = p->ack;
-    if (seq_before(f->snd_nxt, p->ack)) {
-        f->snd_nxt = p->ack;
+    if (seq_before(f->snd_nxt, p->ack + acdc_get16(body + 6))) {
+        f->snd_nxt = p->ack + acdc_get16(body + 6);
     }
-    acdc_flow_set_tx_total(f, in->fb_total + (f->snd_nxt - p->ack));
+    /* What else of the peer's window is under way nobody knows. */
+    acdc_flow_set_tx_total(f, in->fb_total + (f->snd_nxt - p->ack)
+                              + ((uint32_t) window << f->peer_wscale));
     if (seq_before(f->rcv_nxt, p->seq)) {
         f->rcv_nxt = p->seq;
     }
@@ -218,10 +219,9 @@ bool
 acdc_resume_ingress(struct acdc_ctx *ctx, struct acdc_flow *f,
                     const struct acdc_params *params, struct acdc_pkt *p)
 {
-    bool asking = f->state == ACDC_FLOW_ASKING;
-    bool fack = acdc_pkt_is_fack(p);
+    uint32_t end = acdc_pkt_end(p);
 
-    if (asking && is_answer(ctx, f, p)) {
+    if (is_answer(ctx, f, p)) {
         resume(ctx, f, params, p);
         return true;
     }
@@ -229,22 +229,17 @@ acdc_resume_ingress(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (p->tcp_flags & ACDC_TCP_RST) {
         acdc_flow_set_state(ctx, f, ACDC_FLOW_UNKNOWN);
     }
-    if (fack) {
+    if (acdc_pkt_is_fack(p)) {
         p->verdict = ACDC_DROP;
         return false;
     }
-    if (asking) {
-        uint32_t end = acdc_pkt_end(p);
-
-        count_received(ctx, f, p, acdc_pkt_ecn(p) == ACDC_ECN_CE);
-        /* What the guest may acknowledge by the time of the answer. */
-        if (f->bad_feedback && seq_after(end, f->rcv_nxt)
-            && end - f->rcv_nxt <= ACDC_PLAUSIBLE
-            && f->snd_nxt - p->ack <= ACDC_PLAUSIBLE) {
-            f->rcv_nxt = end;
-        }
+    count_received(ctx, f, p, acdc_pkt_ecn(p) == ACDC_ECN_CE);
+    /* What the guest may acknowledge by the time of the answer. */
+    if (f->bad_feedback && seq_after(end, f->rcv_nxt)
+        && end - f->rcv_nxt <= ACDC_PLAUSIBLE && seq_plausible(p->ack, f->snd_nxt)) {
+        f->rcv_nxt = end;
     }
-    acdc_resume_hide(ctx, p, asking);
+    acdc_resume_hide(ctx, p, f->state == ACDC_FLOW_ASKING);
     return false;
 }
 
@@ -266,10 +261,12 @@ acdc_resume_note_question(struct acdc_flow *f, const struct acdc_pkt *p)
 }
 
 static void
-put_state(uint8_t *opt, uint16_t exid, const struct acdc_flow *f)
+put_state(uint8_t *opt, uint16_t exid, const struct acdc_flow *f,
+          const struct acdc_pkt *p)
 {
     const struct acdc_flow_in *in = acdc_flow_in(f);
     uint8_t *body = opt + ACDC_OPT_BODY_OFS;
+    uint32_t beyond = f->rcv_nxt - p->ack;
     unsigned int flags = 0;
 
     flags |= acdc_flow_scales(f) ? ACDC_STATE_SCALES : 0u;
@@ -281,7 +278,7 @@ put_state(uint8_t *opt, uint16_t exid, const struct acdc_flow *f)
     body[1] = (uint8_t) (f->peer_wscale << 4 | acdc_flow_guest_wscale(f));
     acdc_put16(body + 2, f->mss);
     acdc_put16(body + 4, in->silent);
-    acdc_put16(body + 6, 0);
+    acdc_put16(body + 6, (uint16_t) (beyond < 0xffff ? beyond : 0));
     acdc_put32(body + 8, in->fb_ce);
     acdc_put32(body + 12, in->fb_total);
     acdc_put32(body + 16, f->rx_ce);
@@ -306,7 +303,7 @@ acdc_resume_answer(struct acdc_ctx *ctx, struct acdc_flow *f,
         || acdc_pkt_has_ip_options(p)) {
         return;
     }
-    put_state(opt, ctx->exid, f);
+    put_state(opt, ctx->exid, f, p);
     if (acdc_pkt_is_pure_ack(p) && acdc_pkt_room(p) >= sizeof opt) {
         sent = acdc_pkt_make_writable(p)
                && acdc_pkt_add_option(p, opt, sizeof opt);

@@ -30,13 +30,14 @@
  *     +------+--------+-------------+---------------+-----------------+
  *     | 253  |   28   | ExID 0xACDC | flags | scales|       MSS       |
  *     +------+--------+-------------+---------------+-----------------+
- *     |  the question's number      |               0                 |
+ *     |  the question's number      |             beyond              |
  *     +-----------------------------+---------------------------------+
  *     | ECN_bytes, total_bytes: the last that it reported               |
  *     | ECN_bytes, total_bytes: feedback about what its guest sent      |
  *     +---------------------------------------------------------------+
  *   Scales: of its own guest's windows in the upper half, of the peer's in the lower.
- *   MSS: payload of a full segment.
+ *   MSS: payload of a full segment.  Beyond: bytes that came beyond the packet's
+ *   acknowledgment number; 0 if that is 65535 or more.
  */
 enum acdc_wire_option {
     ACDC_OPT_KIND = 253,

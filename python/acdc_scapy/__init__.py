@@ -75,7 +75,7 @@ class State(AcdcOption):
         BitField("peer_wscale", 0, 4),
         ShortField("mss", 0),
         ShortField("number", 0),
-        ShortField("zero", 0),
+        ShortField("beyond", 0),
         IntField("reported_ecn_bytes", 0),
         IntField("reported_total_bytes", 0),
         IntField("ecn_bytes", 0),

@@ -121,6 +121,7 @@ def unpack(directory: Path) -> None:
         "match": {str(i): text.encode() for i, text in enumerate(MATCHES)},
         "packet": PACKETS,
         "engine": ENGINES,
+        "resume": {},
         "netlink": {},
         "trace": TRACES,
     }

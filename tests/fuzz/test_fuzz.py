@@ -32,7 +32,8 @@ def check(target: str, run: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "part"), [("match", 0.1), ("packet", 0.2), ("trace", 0.2), ("netlink", 0.3)]
+    ("target", "part"),
+    [("match", 0.1), ("packet", 0.2), ("trace", 0.2), ("netlink", 0.3), ("resume", 0.2)],
 )
 def test_fuzz(
     fuzzer: Callable[[str, float], subprocess.Popen[str]], target: str, part: float

@@ -19,7 +19,7 @@ from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet
 from scapy.utils import rdpcap, wrpcap
 
-from acdc_scapy import Capability, Feedback, Reserved, dissect, option
+from acdc_scapy import Capability, Feedback, Reserved, State, dissect, option
 from acdc_testlib.netns import wait_for
 from acdc_testlib.tcp import ACK, PSH, RST, SYN, V4, Option, network, tcp
 from observe.conftest import MARKED_PORT, PORT, Path
@@ -265,6 +265,18 @@ def test_misplaced_and_unknown_options(capture: File) -> None:
     )
     assert notes(capture, 1) == {"feedback_on_syn"}
     assert notes(capture, 2) == {"unknown_length"}
+
+
+def test_question_and_state(capture: File) -> None:
+    """As in docs/wire-format.rst."""
+    state = State(bytes.fromhex("acdc037705a8aa5c000000000000000017700000000000000bb8"))
+    asks = Capability(flags="NOT_ECT+RESUME", zero=0xAA5C)
+    wrpcap(str(capture), [segment(True, ACK, [option(asks)]), segment(False, ACK, [option(state)])])
+    assert fields(capture, "acdc.flags.resume", "acdc.number")[0] == ("1", "0xaa5c")
+    names = ("own_wscale", "peer_wscale", "mss", "reported_total_bytes")
+    told = fields(capture, *(f"acdc.state.{name}" for name in names), "acdc.total_bytes")
+    assert told[1] == ("7", "7", "1448", "6000", "3000")
+    assert notes(capture, 2) == set()
 
 
 def test_other_options_are_left_to_their_dissectors(capture: File) -> None:

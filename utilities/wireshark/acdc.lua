@@ -7,8 +7,8 @@
 -- with another ExID stay theirs.  It reads the bytes of each TCP header of a frame, also inside
 -- tunnels.
 
-local KIND, CAPABILITY, FEEDBACK = 253, 8, 12
-local NOT_ECT = 0x01
+local KIND, CAPABILITY, FEEDBACK, STATE = 253, 8, 12, 28
+local NOT_ECT, RESUME = 0x01, 0x02
 local MOD = 4294967296
 -- As a switch: so many reports in a row that cannot be, and counting starts anew.
 local BAD_REPORTS = 4
@@ -32,6 +32,17 @@ local f = {
     flags = ProtoField.uint8("acdc.flags", "Flags", base.HEX),
     not_ect = ProtoField.bool("acdc.flags.not_ect", "NOT_ECT: reserved bits 11 are Not-ECT", 8, nil,
         NOT_ECT),
+    resume = ProtoField.bool("acdc.flags.resume",
+        "RESUME: connections are taken up again; without SYN a question", 8, nil, RESUME),
+    number = ProtoField.uint16("acdc.number", "Number of the question", base.HEX),
+    state_flags = ProtoField.uint8("acdc.state.flags", "Flags of the state", base.HEX),
+    own_wscale = ProtoField.uint8("acdc.state.own_wscale",
+        "Window scale of who asked", base.DEC, nil, 0xf0),
+    peer_wscale = ProtoField.uint8("acdc.state.peer_wscale",
+        "Window scale of who answers", base.DEC, nil, 0x0f),
+    mss = ProtoField.uint16("acdc.state.mss", "MSS"),
+    told_ecn = ProtoField.uint32("acdc.state.reported_ecn_bytes", "ECN_bytes reported last"),
+    told_total = ProtoField.uint32("acdc.state.reported_total_bytes", "total_bytes reported last"),
     ecn_bytes = ProtoField.uint32("acdc.ecn_bytes", "ECN_bytes"),
     total_bytes = ProtoField.uint32("acdc.total_bytes", "total_bytes"),
     ecn_relative = ProtoField.uint64("acdc.ecn_bytes.relative", "ECN_bytes, relative"),
@@ -188,7 +199,24 @@ end
 
 local function add_capability(tree, option)
     tree:add(f.version, option(4, 1))
-    tree:add(f.flags, option(5, 1)):add(f.not_ect, option(5, 1))
+    local flags = tree:add(f.flags, option(5, 1))
+    flags:add(f.not_ect, option(5, 1))
+    flags:add(f.resume, option(5, 1))
+    if option(6, 2):uint() ~= 0 then
+        tree:add(f.number, option(6, 2))
+    end
+end
+
+local function add_state(tree, option)
+    tree:add(f.state_flags, option(4, 1))
+    tree:add(f.own_wscale, option(5, 1))
+    tree:add(f.peer_wscale, option(5, 1))
+    tree:add(f.mss, option(6, 2))
+    tree:add(f.number, option(8, 2))
+    tree:add(f.told_ecn, option(12, 4))
+    tree:add(f.told_total, option(16, 4))
+    tree:add(f.ecn_bytes, option(20, 4))
+    tree:add(f.total_bytes, option(24, 4))
 end
 
 local function count(value)
@@ -222,7 +250,7 @@ end
 
 local function add_option(tree, option, r)
     local length = option:len()
-    local names = { [CAPABILITY] = "capability", [FEEDBACK] = "feedback" }
+    local names = { [CAPABILITY] = "capability", [FEEDBACK] = "feedback", [STATE] = "state" }
     local sub = tree:add(acdc, option, "Option: " .. (names[length] or "unknown"))
     sub:add(f.kind, option(0, 1))
     sub:add(f.length, option(1, 1))
@@ -234,6 +262,8 @@ local function add_option(tree, option, r)
         if r and r.misplaced then
             sub:add_proto_expert_info(e.on_syn)
         end
+    elseif length == STATE then
+        add_state(sub, option)
     else
         if length > 4 then
             sub:add(f.value, option(4))
@@ -258,7 +288,9 @@ end
 -- In the column of information: what this packet is to AC/DC.
 local function title(header, at, length)
     if length == CAPABILITY then
-        return "capability"
+        return math.floor(header(13, 1):uint() / 2) % 2 == 1 and "capability" or "question"
+    elseif length == STATE then
+        return "state"
     elseif length == FEEDBACK then
         local fack = math.floor(header(12, 1):uint() / 8) % 2 == 1
         return string.format("%s ECN_bytes=%.0f total_bytes=%.0f", fack and "FACK" or "PACK",

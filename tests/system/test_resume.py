@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Two hypervisors, each with an ovs-vswitchd of its own, and many connections between
+their guests: one ovs-vswitchd is restarted, or a guest moves to a third one.
+
+ACDC_RESUME_CONNECTIONS says how many connections; one process has so many sockets twice."""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from acdc_testlib.netns import Netns, wait_for
+from acdc_testlib.ovs import Ovs, datapath_type
+from acdc_testlib.wire import flow_list, tenant_counters
+
+A, B = "10.0.0.1", "10.0.0.2"
+CONNECTIONS = int(os.environ.get("ACDC_RESUME_CONNECTIONS", "200"))
+SIZE = 20000
+
+pytestmark = pytest.mark.skipif(datapath_type() == "system", reason="the kernel keeps the state")
+
+
+def scales(sock: socket.socket) -> tuple[int, int]:
+    """Own and peer's window scale, as the guest's own stack has them."""
+    both = struct.unpack_from("B", sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8), 6)[0]
+    return both >> 4, both & 15
+
+
+@dataclass
+class Network:
+    """Guest a behind the switch left, guest b behind right."""
+
+    left: Ovs
+    right: Ovs
+    a: Netns
+    b: Netns
+    pairs: list[tuple[socket.socket, socket.socket]] = field(default_factory=list)
+
+    def connect(self, n: int) -> None:
+        with self.b.entered():
+            listener = socket.create_server((B, 5001), backlog=1024)
+        for _ in range(n):
+            with self.a.entered():
+                near = socket.socket()
+            near.connect((B, 5001))
+            far, _address = listener.accept()
+            for sock in (near, far):
+                sock.setblocking(False)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.pairs.append((near, far))
+        listener.close()
+
+    def close(self) -> None:
+        for pair in self.pairs:
+            for sock in pair:
+                sock.close()
+
+    def exchange(self, timeout: float = 60) -> None:
+        """Each connection carries SIZE bytes there and back, some at a time."""
+        for i in range(0, len(self.pairs), 20):
+            some = self.pairs[i : i + 20]
+            for source, sink in (0, 1), (1, 0):
+                move([(pair[source], pair[sink]) for pair in some], timeout)
+
+    def governed(self, ovs: Ovs) -> set[int]:
+        """Ports of the guest a of the connections that have AC/DC; none in a wrong scale."""
+        found = flow_list(ovs.acdc("dump-flows"))
+        mine = {near.getsockname()[1]: scales(near) for near, _far in self.pairs}
+        own, peer = ("local", "remote") if ovs is not self.right else ("remote", "local")
+        good = set()
+        for flow in found:
+            port = flow[f"{own}_port"]
+            if flow["capable"] and port in mine:
+                assert (flow[f"wscale_{own}"], flow[f"wscale_{peer}"]) == mine[port]
+                good.add(port)
+        return good
+
+
+def move(pairs: list[tuple[socket.socket, socket.socket]], timeout: float) -> None:
+    left = {sink.fileno(): (sink, SIZE) for _source, sink in pairs}
+    for source, _sink in pairs:
+        assert source.send(bytes(SIZE)) == SIZE
+    poller = select.epoll()
+    for fd in left:
+        poller.register(fd, select.EPOLLIN)
+    deadline = time.monotonic() + timeout
+    while left:
+        assert time.monotonic() < deadline, f"{len(left)} connections stand still"
+        for fd, _event in poller.poll(1):
+            sink, size = left[fd]
+            size -= len(sink.recv(size))
+            left[fd] = (sink, size)
+            if not size:
+                poller.unregister(fd)
+                del left[fd]
+    poller.close()
+
+
+def switch(name: str, addresses: list[str]) -> tuple[Ovs, Netns]:
+    ovs = Ovs()
+    ovs.add_bridge("br0")
+    guest = ovs.add_guest("br0", f"vnet-{name}", *(f"{address}/24" for address in addresses))
+    ovs.set_tenant("blue")
+    ovs.bind("blue", f"vnet-{name}")
+    return ovs, guest
+
+
+def link(one: Ovs, other: Ovs, name: str) -> None:
+    one.ns.veth_to(f"{name}0", other.ns, f"{name}1")
+    one.add_port("br0", f"{name}0")
+    other.add_port("br0", f"{name}1")
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
+    left, a = switch("a", [A])
+    right, b = switch("b", [B])
+    a.sysctl("net.ipv4.ip_local_port_range", "10000 65000")
+    link(left, right, "up")
+    net = Network(left, right, a, b)
+    try:
+        net.connect(CONNECTIONS)
+        net.exchange()
+        yield net
+    finally:
+        net.close()
+        left.close()
+        right.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def check_back(net: Network, ovs: Ovs) -> None:
+    """Each connection is governed again after its next exchanges."""
+    shares: list[float] = []
+    while len(shares) < 4 and (not shares or shares[-1] < 1):
+        net.exchange()
+        shares.append(len(net.governed(ovs)) / CONNECTIONS)
+    print(f"{CONNECTIONS} connections, governed again after each exchange: {shares}")
+    # Where questions are lost, as on a machine under load, a connection may be left out.
+    assert shares[-1] >= 0.99
+    n = tenant_counters(ovs, "blue")
+    assert n["flows_resumed"] >= 0.99 * CONNECTIONS
+    assert n["policed_packets"] == 0
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["stop", "kill"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_restart(network: Network, side: str, how: signal.Signals) -> None:
+    ovs: Ovs = getattr(network, side)
+    assert len(network.governed(ovs)) == CONNECTIONS
+    ovs.restart_vswitchd(how)
+    assert not network.governed(ovs)
+    check_back(network, ovs)
+    # And the other one, which is told by the one that was told itself.
+    other = network.right if side == "left" else network.left
+    other.restart_vswitchd(how)
+    check_back(network, other)
+
+
+def test_migration(network: Network) -> None:
+    """Guest a moves to a switch that has never seen its connections."""
+    third, _other = switch("c", [])
+    try:
+        link(third, network.right, "new")
+        # What libvirt does at last: the device is there and not here, and says so.
+        mac = network.a.run("cat", "/sys/class/net/eth0/address").strip()
+        network.left.del_port("vnet-a")
+        network.a.run("ip", "link", "del", "eth0")
+        third.ns.veth_to("vnet-d", network.a, "eth0")
+        network.a.run("ip", "link", "set", "eth0", "address", mac)
+        network.a.add_addresses("eth0", f"{A}/24")
+        third.add_port("br0", "vnet-d")
+        third.bind("blue", "vnet-d")
+        network.a.run("ip", "neigh", "flush", "all")
+        network.a.run("ping", "-c1", "-w10", B)
+        check_back(network, third)
+        wait_for("the old one to forget", lambda: not network.governed(network.left))
+    finally:
+        third.close()
