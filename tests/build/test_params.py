@@ -26,18 +26,19 @@ from acdc_testlib.sources import copy_sources
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# One of each kind of place: a column of 32 bits, a column of 8, a key.
+# One of each kind of place: a column of 32 bits, a column of 8, a key.  NEXT is the number of a new
+# parameter.
 ADDED = """
 /* Of this test.  The default is 5. */
-ACDC_PARAM(15, TEST_COUNT, test_count, INTEGER, 1, 77,
+ACDC_PARAM(NEXT, TEST_COUNT, test_count, INTEGER, 1, 77,
            5, COLUMN, NULL, "%s of the test")
 
 /* Of this test.  The default is <code>none</code>. */
-ACDC_PARAM(16, TEST_LAW, test_law, FALLBACK, 0, ACDC_N_ALGS - 1,
+ACDC_PARAM(NEXT + 1, TEST_LAW, test_law, FALLBACK, 0, ACDC_N_ALGS - 1,
            ACDC_ALG_NONE, COLUMN, NULL, "law %s")
 
 /* Of this test.  The default is <code>false</code>. */
-ACDC_PARAM(17, TEST_FLAG, test_flag, BOOL, 0, 1,
+ACDC_PARAM(NEXT + 2, TEST_FLAG, test_flag, BOOL, 0, 1,
            false, KEY("test-flag"), NULL, "flagged")
 """
 
@@ -93,10 +94,10 @@ def test_layout_follows_the_numbers() -> None:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ("ACDC_PARAM(15, A, a, BOOL, 0, 1,\n           true, COLUMN, NULL, NULL)", "without a"),
+        ("ACDC_PARAM(NEXT, A, a, BOOL, 0, 1,\n           true, COLUMN, NULL, NULL)", "without a"),
         ("/* A. */\nACDC_PARAM(1, A, a, BOOL, 0, 1, true, COLUMN, NULL, NULL)", "twice"),
-        ("/* A. */\nACDC_PARAM(16, A, a, BOOL, 0, 1, true, COLUMN, NULL, NULL)", "missing"),
-        ('/* A. */\nACDC_PARAM(15, A, a, INTEGER, 0, 1, 1, KEY("a"), NULL, NULL)', "only a BOOL"),
+        ("/* A. */\nACDC_PARAM(NEXT + 1, A, a, BOOL, 0, 1, true, COLUMN, NULL, NULL)", "missing"),
+        ('/* A. */\nACDC_PARAM(NEXT, A, a, INTEGER, 0, 1, 1, KEY("a"), NULL, NULL)', "only a BOOL"),
     ],
 )
 def test_wrong_entries(tmp_path: Path, entry: str, message: str) -> None:
@@ -110,6 +111,10 @@ def copy(directory: Path, entries: str) -> Path:
     """The sources, with more entries in the list."""
     project = copy_sources(directory / "project")
     path = project / "datapath/acdc-params.h"
+    last = max(parameter.number for parameter in generator(ROOT).parameters(ROOT))
+    entries = re.sub(
+        r"NEXT(?: \+ (\d))?", lambda found: str(last + 1 + int(found[1] or 0)), entries
+    )
     head, undef, tail = path.read_text().rpartition("\n#undef ACDC_PARAM\n")
     assert undef
     path.write_text(head + entries + undef + tail)
