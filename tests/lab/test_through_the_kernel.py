@@ -46,6 +46,10 @@ def test_acdc_check(module: str) -> None:
     PacketRun(*options, LAB / "inside/check.py", ACDC_CHECK_MODULE=module).succeed()
 
 
+def test_tracepoints() -> None:
+    PacketRun(LAB / "inside/tracepoints.py").succeed()
+
+
 def test_beside_the_stock_module(tmp_path: Path) -> None:
     """The same frames come out, those that OVS edits included, and the kernel's
     selftests pass."""
