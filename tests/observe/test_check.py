@@ -60,7 +60,7 @@ def test_all_is_well(path: Path) -> None:
     with_marks = Transfer(path.a, path.b, B, port=MARKED_PORT, size=1 << 20)
     with_marks.finish()
     done = run(path.ovs)
-    assert done.stdout.startswith("ACDC OK - 10 checks\n"), done.stdout
+    assert done.stdout.startswith("ACDC OK - 11 checks\n"), done.stdout
     assert done.returncode == 0
     found = check(path.ovs)
     assert found["exid"] == [(OK, "0xacdc")]
