@@ -166,7 +166,7 @@ note_lost(const struct steps *s)
         return true;
     }
     more = (f->flags & ACDC_F_DUPLICATES)
-           || (int16_t) ((lost - in->lost) << 1) > 0;
+           || (int16_t) ((uint32_t) (lost - in->lost) << 1) > 0;
     in->lost = lost & 0x7fff;
     return more;
 }
