@@ -18,6 +18,8 @@ from acdc_scapy import option as acdc_option
 from acdc_testlib.ovs import Ovs, datapath_type
 from acdc_testlib.tcp import (
     ACK,
+    CAP_NOT_ECT,
+    CAP_RESUME,
     CE,
     ECT0,
     EXID,
@@ -34,8 +36,7 @@ from acdc_testlib.tcp import (
 )
 from acdc_testlib.wire import Conn, Counted, Wire, pattern, same
 
-CAP_RESUME = 2
-FLAGS = 1 | CAP_RESUME  # With NOT_ECT.
+FLAGS = CAP_NOT_ECT | CAP_RESUME
 SHOWN = CE << RES_ECN_SHIFT  # A Not-ECT guest's packet that its switch has marked.
 
 
