@@ -129,6 +129,15 @@ def test_what_tools_have(built: Built) -> None:
     assert "usr/share/acdc/prometheus/acdc-rules.yml" in files
 
 
+def test_probes(built: Built) -> None:
+    """The packages' ovs-vswitchd has those that our scripts for bpftrace are for."""
+    (deb,) = built.debs.glob("openvswitch-switch_*.deb")
+    built.root.run("dpkg-deb", "-x", f"/src/build/deb/{deb.name}", "/tmp/switch")
+    notes = built.root.run("sh", "-ec", "readelf -n $(find /tmp/switch -name ovs-vswitchd -type f)")
+    for script in (PROJECT / "utilities/bpftrace").glob("*.bt"):
+        assert script.stem.replace("-", "_").removeprefix("acdc_") in notes, script
+
+
 def test_lintian(built: Built) -> None:
     report = built.root.run(
         "sh", "-c", "cd /src/build/deb && lintian --allow-root --fail-on error *.deb 2>&1"
