@@ -39,6 +39,7 @@ DEFAULTS = {
     "align_mss": False,
     "spread_cuts": False,
     "small_windows": False,
+    "pace": False,
 }
 MACS = {"vnet0": "02:00:00:00:00:10", "vnet1": "02:00:00:00:00:11"}
 OPTIONS: list[Option] = [("MSS", 1460), ("WScale", 7)]
@@ -202,6 +203,7 @@ def test_only_a_name_is_needed(switch: Switch) -> None:
         ("mode=observe", "mode", "observe"),
         ("enabled=false", "enabled", False),
         ("police=true", "police", True),
+        ("pace=true", "pace", True),
         ("initial_window=4", "initial_window", 4),
         ("min_window=3000", "min_window", 3000),
         ("max_window=65536", "max_window", 65536),
@@ -907,7 +909,8 @@ def test_help(switch: Switch) -> None:
     text = switch.ovs.ovs_appctl("list-commands")
     for command, usage in {
         "acdc/show": "[TENANT] [--json]",
-        "acdc/dump-flows": "[tenant=NAME] [port=NAME] [remote=ADDRESS[/LENGTH]] [limit=N] [--json]",
+        "acdc/dump-flows": "[tenant=NAME] [port=NAME] [remote=ADDRESS[/LENGTH]] [limit=N]"
+        " [cursor=CURSOR] [--json]",
         "acdc/stats": "[TENANT] [--json]",
         "acdc/flush": "[tenant=NAME] [port=NAME] [--json]",
     }.items():

@@ -363,7 +363,7 @@ def hypervisor() -> Iterator[Hypervisor]:
 
 
 def test_measure(hypervisor: Hypervisor) -> None:
-    measure = ("--measure", "--buffer", "1MB", "--json")
+    measure = ("--measure", "--buffer", "16MB", "--json")
     done = hypervisor.tune(*measure, "--remote", "10.9.9.9")
     assert (done.returncode, done.stdout) == (1, "")
     assert "none of 0 connections has a round trip" in done.stderr
@@ -389,8 +389,8 @@ def test_measure(hypervisor: Hypervisor) -> None:
     assert measured["remote"] == max(samples, key=lambda name: (samples[name], name))
     assert measured["round_trip_us"] == samples[measured["remote"]]
     assert measured["connections"] == sum(flow["state"] == "established" for flow in flows)
-    # Four queues of 1 MB at a veth's 10 Gbit/s.
-    assert result["min_rto"]["value"] == measured["round_trip_us"] + 4 * 800
+    # Four queues of 16 MB at a veth's 10 Gbit/s.
+    assert result["min_rto"]["value"] == measured["round_trip_us"] + 4 * 12800
 
     (remote,) = {flow["remote"] for flow in flows if flow["remote"] == "10.0.0.2"}
     other = json.loads(again.stdout)
