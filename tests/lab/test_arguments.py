@@ -20,7 +20,7 @@ RUN = Path(__file__).resolve().parent / "run"
 @pytest.mark.parametrize(
     ("line", "value", "allowed"),
     [
-        ("nowhere", "'nowhere'", "dumbbell, twoway"),
+        ("nowhere", "'nowhere'", "dumbbell, late, twoway"),
         ("dumbbell --flows 0", "'0'", "1 to 250"),
         ("dumbbell --flows -1", "'-1'", "1 to 250"),
         ("stride --flows 4", "4", "another number"),

@@ -10,12 +10,13 @@ from pathlib import Path
 LAB = Path(__file__).resolve().parents[1]
 TESTS = LAB.parent
 # Attacks are the engine's affair, which is the same, and take minutes there; the cache,
-# the region of memory and what DPDK's ports vouch for are the userspace datapath's.
-PACKET = sorted(
-    path
-    for path in TESTS.glob("packet/test_*.py")
-    if path.stem not in ("test_hostile", "test_conn_cache", "test_good_checksums", "test_memory")
+# the region of memory, offload to hardware and what DPDK's ports vouch for are the userspace
+# datapath's.
+NOT_HERE = (
+    *("test_hostile", "test_conn_cache", "test_good_checksums", "test_hw_offload"),
+    "test_memory",
 )
+PACKET = sorted(path for path in TESTS.glob("packet/test_*.py") if path.stem not in NOT_HERE)
 # Without what takes long there: 15000 connections, iperf3, each kind of tunnel.
 NAMES = ("conntrack", "smaller_path", "traffic", "tunnels", "vlan")
 SYSTEM = [TESTS / f"system/test_{name}.py" for name in NAMES]

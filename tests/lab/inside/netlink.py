@@ -55,7 +55,7 @@ def params() -> bytes:
     words = (1 << 20, 1 << 16, 10, 0, 0)
     return b"".join(
         [attr(i, word) for i, word in enumerate(words, 1)]
-        + [attr(i, value, 1) for i, value in enumerate((3, 0, 0, 1, 0, 1, 0, 0, 0), 6)]
+        + [attr(i, value, 1) for i, value in enumerate((3, 0, 0, 1, 0, 1, 0, 0, 0, 0), 6)]
     )
 
 
