@@ -253,8 +253,8 @@ uint8_t *acdc_host_inject(struct acdc_pkt *like, unsigned int len)
 static void acdc_hold(struct sk_buff *skb, u64 release)
 {
 	skb_orphan(skb);
-	if (!skb->mono_delivery_time || skb->tstamp < release)
-		skb_set_delivery_time(skb, release, true);
+	if (!acdc_has_delivery_time(skb) || skb->tstamp < release)
+		skb_set_delivery_time(skb, release, SKB_CLOCK_MONOTONIC);
 }
 
 static struct sk_buff *acdc_way_through(struct acdc_port *port,

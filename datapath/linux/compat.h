@@ -6,17 +6,29 @@
 #ifndef ACDC_COMPAT_H
 #define ACDC_COMPAT_H 1
 
+#include <linux/skbuff.h>
 #include <linux/version.h>
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0)
 #include <linux/unaligned.h>
 
 #define acdc_assign_str(FIELD) __assign_str(FIELD)
+
+static inline bool acdc_has_delivery_time(const struct sk_buff *skb)
+{
+	return skb->tstamp_type == SKB_CLOCK_MONOTONIC;
+}
 #else
 #include <asm/unaligned.h>
 #include <net/genetlink.h>
 
 #define acdc_assign_str(FIELD) __assign_str(FIELD, FIELD)
+#define SKB_CLOCK_MONOTONIC true
+
+static inline bool acdc_has_delivery_time(const struct sk_buff *skb)
+{
+	return skb->mono_delivery_time;
+}
 
 static inline void *genl_info_userhdr(const struct genl_info *info)
 {
