@@ -9,36 +9,9 @@
  * raised, none zero unless the peer said zero, nothing of ours at a guest, never
  * more flows than the limit and no memory but for them. */
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "acdc-private.h"
+#include "program.h"
 #include "sim.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *, size_t);
-
-static void
-check(bool ok, const char *what)
-{
-    if (!ok) {
-        fprintf(stderr, "broken: %s\n", what);
-        abort();
-    }
-}
-#define CHECK(X) check(X, #X)
-
-static const uint8_t *input;
-static size_t left;
-
-static uint8_t
-byte(void)
-{
-    if (!left) {
-        return 0;
-    }
-    left--;
-    return *input++;
-}
 
 enum {
     N_QUEUE = 8, N_PORTS = 3, MAX_FLOWS = 4,

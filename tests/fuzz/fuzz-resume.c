@@ -5,35 +5,8 @@
  * do: what a guest gets is the same but for windows, and once both ends know the connection
  * again so is what the engine has of it. */
 
-#include <stdio.h>
-#include <stdlib.h>
-
+#include "program.h"
 #include "sim.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *, size_t);
-
-static void
-check(bool ok, const char *what)
-{
-    if (!ok) {
-        fprintf(stderr, "broken: %s\n", what);
-        abort();
-    }
-}
-#define CHECK(X) check(X, #X)
-
-static const uint8_t *input;
-static size_t left;
-
-static uint8_t
-byte(void)
-{
-    if (!left) {
-        return 0;
-    }
-    left--;
-    return *input++;
-}
 
 enum { FORGETS, KNOWS, N_PAIRS };
 static struct sim pairs[N_PAIRS];
