@@ -10,7 +10,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from acdc_testlib.netns import Netns
@@ -151,6 +151,14 @@ class Transfer(Stream):
     def finish(self, timeout: float = 90) -> float:
         with self._out, self._into:
             return super().finish(timeout)
+
+
+def finish_all(streams: Sequence[Stream]) -> None:
+    """All of them stop before the first is waited for."""
+    for stream in streams:
+        stream.stop()
+    for stream in streams:
+        stream.finish()
 
 
 class Echo:

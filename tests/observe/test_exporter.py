@@ -21,7 +21,7 @@ import pytest
 
 from acdc_testlib.netns import Netns, wait_for
 from acdc_testlib.ovs import Ovs
-from acdc_testlib.traffic import Transfer, open_connection
+from acdc_testlib.traffic import Transfer, finish_all, open_connection
 from observe.conftest import MARKED_PORT, PORT, B, Path
 
 ROOT = File(__file__).resolve().parents[2]
@@ -97,10 +97,7 @@ def prometheus(path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         wait_for("scrapes", scraped, 30, 0.2)
         yield found
     finally:
-        for stream in streams:
-            stream.stop()
-        for stream in streams:
-            stream.finish()
+        finish_all(streams)
         for process in (ping, server, exporter):
             process.send_signal(signal.SIGTERM)
             process.wait(20)

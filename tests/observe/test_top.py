@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from acdc_testlib.ovs import Ovs
-from acdc_testlib.traffic import Transfer
+from acdc_testlib.traffic import Transfer, finish_all
 from acdc_top.reading import limited_by
 from observe.conftest import MARKED_PORT, PORT, A, B, Path
 
@@ -52,10 +52,7 @@ def busy(path: Path) -> Iterator[Path]:
         time.sleep(1)
         yield path
     finally:
-        for stream in streams:
-            stream.stop()
-        for stream in streams:
-            stream.finish()
+        finish_all(streams)
 
 
 def test_rates(busy: Path) -> None:

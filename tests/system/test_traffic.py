@@ -23,6 +23,7 @@ from acdc_testlib.traffic import (
     Task,
     Transfer,
     echo_once,
+    finish_all,
     open_connection,
 )
 from acdc_testlib.wire import flow_list, tenant_counters
@@ -286,10 +287,7 @@ def test_windows_that_shrink_both_ways(guests: Guests) -> None:
                         lambda s=stream, m=mark: s.received > m + MB,  # type: ignore[misc]
                         timeout=20,
                     )
-        for stream in streams:
-            stream.stop()
-        for stream in streams:
-            stream.finish()
+        finish_all(streams)
     assert guests.counters()["window_rewritten"] > 0
 
 
