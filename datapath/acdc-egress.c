@@ -142,6 +142,8 @@ follow_data(struct acdc_ctx *ctx, struct acdc_flow *f,
             if (!(f->flags & ACDC_F_DOUBT) && !is_window_probe(f, p->seq)) {
                 f->flags |= ACDC_F_RTT_PENDING;
                 f->rtt_us = ctx->now_us & 0xffffff;
+                acdc_flow_in(f)->timed_held = false;
+                ctx->timed = p;
             }
         }
         f->snd_nxt = end;
@@ -188,15 +190,6 @@ track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
         acdc_law_keep_cut(&in->law);
     }
     return true;
-}
-
-/* The sequence number of an ACK sent before 'p': SND.NXT (RFC 9293 section
- * 3.10.4), without 'p' if that is the last of it.  The number of data sent
- * again is one that the other end may not accept. */
-static uint32_t
-ack_number(const struct acdc_flow *f, const struct acdc_pkt *p)
-{
-    return seq_before(p->seq + p->payload, f->snd_nxt) ? f->snd_nxt : p->seq;
 }
 
 /* A guest whose window ends before what it has sent puts that end in its ACKs
@@ -317,13 +310,6 @@ has_room_on_path(const struct acdc_ctx *ctx, const struct acdc_flow *f,
                                  acdc_pkt_ip_len(p) + ACDC_OPT_FB_LEN);
 }
 
-static inline void
-note_reported(struct acdc_flow *f)
-{
-    f->rx_pending = 0;
-    f->flags &= ~(uint32_t) ACDC_F_RX_NEWS;
-}
-
 /* Whether 'p' may have to report something: news come with data. */
 static inline bool
 may_report(const struct acdc_flow *f, const struct acdc_pkt *p)
@@ -364,14 +350,14 @@ add_feedback(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
              * than the header's, and a whole one cannot be made. */
             return;
         }
-        if (!acdc_pkt_send_fack(p, ack_number(f, p), ctx->exid, f->rx_ce,
+        if (!acdc_pkt_send_fack(p, acdc_flow_ack_number(f, p), ctx->exid, f->rx_ce,
                                 f->rx_total, ecn, reserved)) {
             ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
             return;
         }
         ACDC_COUNT(ctx, FACK_SENT, 1);
     }
-    note_reported(f);
+    acdc_flow_note_reported(f);
 }
 
 /* Asks the far guest for an ACK of this segment, by CWR: whoever sets it may
@@ -435,7 +421,7 @@ dress(struct acdc_ctx *ctx, struct acdc_flow *f,
         && acdc_pkt_dress_ack(p, ctx->exid, f->rx_ce, f->rx_total, ecn,
                               reserved)) {
         ACDC_COUNT(ctx, PACK_SENT, 1);
-        note_reported(f);
+        acdc_flow_note_reported(f);
         return;
     }
     /* First, as a processor waits where it copies what it just wrote. */
@@ -510,7 +496,7 @@ static void
 egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 {
     const struct acdc_params *params = acdc_flow_params(ctx, f);
-    uint32_t last, was_timed;
+    uint32_t last;
 
     if (acdc_unlikely(f->seen != ctx->seen)) {
         see_first(ctx, f, params, p);
@@ -534,14 +520,12 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         return;
     }
     last = f->snd_nxt;
-    was_timed = f->flags & ACDC_F_RTT_PENDING;
     if (!track_data(ctx, f, params, p)) {
         return;
     }
     if (acdc_unlikely(params->pace) && ctx->acdc->holds
         && acdc_pkt_end(p) != p->seq && acdc_flow_enforced(f, params)) {
-        acdc_flow_pace(ctx, f, p,
-                       !was_timed && (f->flags & ACDC_F_RTT_PENDING));
+        acdc_flow_pace(ctx, f, p);
     }
     renumber_ack(ctx, f, p);
     if (acdc_unlikely(f->state == ACDC_FLOW_CLOSED)) {

@@ -114,6 +114,7 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
     ctx.port_key = (uint16_t) (port->idx * ACDC_N_KINDS);
     ctx.exid = (uint16_t) acdc_a32_read(&ctx.acdc->exid);
     ctx.now = now;
+    ctx.timed = NULL;
     ctx.now_us = (uint32_t) acdc_div64(now, 1000);
     ctx.now_ms = (uint32_t) acdc_div64(now, 1000000);
     ctx.seen = acdc_seen(ctx.now_ms);

@@ -209,7 +209,6 @@ struct acdc_flow_in {
                                  * ACDC_PACE_NS. */
     uint8_t unpaced;            /* So many segments may still leave at once. */
     bool timed_held;            /* What is timed leaves later than it came. */
-    uint8_t spare[2];
     struct acdc_law law;        /* Only ACKs need what is behind 'wnd', and
                                  * what follows. */
     uint32_t fb_total;          /* Last feedback got. */

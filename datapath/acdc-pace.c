@@ -33,18 +33,14 @@ burst(const struct acdc_flow *f)
     return (uint8_t) (window < ACDC_PACE_BURST ? window : ACDC_PACE_BURST);
 }
 
-bool
-acdc_flow_pace(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
-               bool timed)
+void
+acdc_flow_pace(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 {
     struct acdc_flow_in *in = acdc_flow_in(f);
     uint32_t now = (uint32_t) (ctx->now / ACDC_PACE_NS);
     uint32_t segments = (p->payload + f->mss - 1) / f->mss;
     int32_t wait = (int32_t) (in->next_send - now);
 
-    if (timed) {
-        in->timed_held = false;
-    }
     if (p->seq == f->snd_una) {
         /* Nothing is in flight: what was said before is over. */
         in->unpaced = burst(f);
@@ -54,7 +50,7 @@ acdc_flow_pace(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
         in->unpaced = (uint8_t) (in->unpaced > segments
                                  ? in->unpaced - segments : 0);
         in->next_send = now + gap(ctx, in, p->seq, p->payload);
-        return false;
+        return;
     }
     /* No more than a round-trip time: a guest that does not heed its window would
      * have any number held. */
@@ -63,10 +59,9 @@ acdc_flow_pace(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
     }
     p->release = ctx->now + (uint64_t) wait * ACDC_PACE_NS;
     p->verdict = ACDC_HOLD;
-    if (timed) {
+    if (ctx->timed == p) {
         f->rtt_us = (uint32_t) acdc_div64(p->release, 1000) & 0xffffff;
         in->timed_held = true;
     }
     ACDC_COUNT(ctx, PACED, 1);
-    return true;
 }

@@ -19,10 +19,9 @@ enum {
                                  * flight: what is no longer waits for nothing. */
 };
 
-/* Gives data or FIN 'p' of the guest, already followed, its time to leave.  'timed':
- * the round-trip time is measured with it, and so from then on.  True if that is
- * later than now; 'p->verdict' is ACDC_HOLD then.  Flow's lock held. */
-bool acdc_flow_pace(struct acdc_ctx *, struct acdc_flow *, struct acdc_pkt *p,
-                    bool timed);
+/* Gives data or FIN 'p' of the guest, already followed, its time to leave.  If that is
+ * later than now 'p->verdict' is ACDC_HOLD, and the round-trip time of 'p', if it is
+ * measured, is so from then on.  Flow's lock held. */
+void acdc_flow_pace(struct acdc_ctx *, struct acdc_flow *, struct acdc_pkt *p);
 
 #endif /* acdc-pace.h */

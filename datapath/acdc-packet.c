@@ -276,17 +276,10 @@ put_feedback(uint8_t *opt, uint16_t exid, uint32_t ce, uint32_t total)
 bool
 acdc_pkt_add_capability(struct acdc_pkt *p, uint16_t exid, uint8_t flags)
 {
-    uint32_t head = ACDC_CAPABILITY_WORD | exid;
-    uint32_t body = (uint32_t) ACDC_OPT_VERSION << 24 | (uint32_t) flags << 16;
-    uint8_t *opt = insert_option(p, ACDC_OPT_CAP_LEN,
-                                 csum_add32(csum_add32(0, head), body));
+    uint8_t opt[ACDC_OPT_CAP_LEN];
 
-    if (!opt) {
-        return false;
-    }
-    acdc_put32(opt, head);
-    acdc_put32(opt + ACDC_OPT_BODY_OFS, body);
-    return true;
+    acdc_put_capability(opt, exid, flags, 0);
+    return acdc_pkt_add_option(p, opt, sizeof opt);
 }
 
 bool

@@ -303,6 +303,15 @@ void acdc_pkt_set_wscale(struct acdc_pkt *p, uint8_t wscale);
 /* The MSS option's value, bytes; only with ACDC_O_MSS. */
 void acdc_pkt_set_mss(struct acdc_pkt *p, uint16_t mss);
 
+/* A capability, of ACDC_OPT_CAP_LEN bytes; 'number' is a question's, else 0. */
+static inline void
+acdc_put_capability(uint8_t *opt, uint16_t exid, uint8_t flags, uint16_t number)
+{
+    acdc_put32(opt, ACDC_CAPABILITY_WORD | exid);
+    acdc_put32(opt + ACDC_OPT_BODY_OFS,
+               (uint32_t) ACDC_OPT_VERSION << 24 | (uint32_t) flags << 16 | number);
+}
+
 /* Inserts a capability or feedback option as the first TCP option, where a
  * reader finds it at a fixed place and no end-of-list option can hide it.
  * Needs 'acdc_pkt_room(p) >= LEN'.  False without memory. */

@@ -55,6 +55,8 @@ struct acdc_ctx {
     uint32_t seen;              /* For acdc_flow.seen. */
     uint32_t rtt_bucket, n_rtts;        /* See acdc_rtt_record(). */
     uint32_t grouping;          /* The slot's, as of the beginning. */
+    const struct acdc_pkt *timed;       /* The last one whose round-trip time is to
+                                         * be measured. */
     /* Without ACDC_COUNT_AT_ONCE: */
     uint64_t counted;           /* A bit for each valid one of ... */
     uint32_t counters[ACDC_N_COUNTERS]; /* ... added to 'slot' at the end. */
@@ -313,6 +315,23 @@ acdc_flow_window(const struct acdc_flow *f, const struct acdc_params *params)
     uint32_t wnd = acdc_flow_in(f)->law.wnd;
 
     return flight > wnd && acdc_flow_enforced(f, params) ? wnd : flight;
+}
+
+/* What arrived here is reported. */
+static inline void
+acdc_flow_note_reported(struct acdc_flow *f)
+{
+    f->rx_pending = 0;
+    f->flags &= ~(uint32_t) ACDC_F_RX_NEWS;
+}
+
+/* The sequence number of an ACK sent before 'p' of the guest: SND.NXT (RFC 9293 section
+ * 3.10.4), without 'p' if that is the last of it.  The number of data sent
+ * again is one that the other end may not accept. */
+static inline uint32_t
+acdc_flow_ack_number(const struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    return seq_before(p->seq + p->payload, f->snd_nxt) ? f->snd_nxt : p->seq;
 }
 
 /* What the law gets to know of an event that is no ACK. */

@@ -60,10 +60,8 @@ ask(struct acdc_ctx *ctx, const struct acdc_flow *f, struct acdc_pkt *p)
                            <= acdc_a32_read(&ctx->port->mtu)));
 
     acdc_put32(opts, ACDC_FEEDBACK_WORD | ctx->exid);
-    acdc_put32(question, ACDC_CAPABILITY_WORD | ctx->exid);
-    question[ACDC_OPT_BODY_OFS] = ACDC_OPT_VERSION;
-    question[ACDC_OPT_BODY_OFS + 1] = ACDC_CAP_NOT_ECT | ACDC_CAP_RESUME;
-    acdc_put16(question + ACDC_OPT_BODY_OFS + 2, question_number(ctx, f));
+    acdc_put_capability(question, ctx->exid, ACDC_CAP_NOT_ECT | ACDC_CAP_RESUME,
+                        question_number(ctx, f));
     if (fits) {
         return acdc_pkt_make_writable(p)
                && acdc_pkt_add_option(p, question, ACDC_OPT_CAP_LEN);
@@ -292,7 +290,6 @@ acdc_resume_answer(struct acdc_ctx *ctx, struct acdc_flow *f,
                    const struct acdc_params *params, struct acdc_pkt *p)
 {
     uint8_t opt[ACDC_OPT_STATE_LEN];
-    uint32_t seq = p->seq;
     bool sent;
 
     if (f->state != ACDC_FLOW_ESTABLISHED || !acdc_params_enforce(params)) {
@@ -308,15 +305,14 @@ acdc_resume_answer(struct acdc_ctx *ctx, struct acdc_flow *f,
         sent = acdc_pkt_make_writable(p)
                && acdc_pkt_add_option(p, opt, sizeof opt);
     } else {
-        /* As of a FACK, see ack_number(). */
-        seq = seq_before(p->seq + p->payload, f->snd_nxt) ? f->snd_nxt : p->seq;
-        sent = acdc_pkt_send_options(p, seq, opt, sizeof opt, acdc_pkt_ecn(p), 0);
+        sent = acdc_pkt_send_options(p, acdc_flow_ack_number(f, p), opt,
+                                     sizeof opt, acdc_pkt_ecn(p), 0);
     }
     if (!sent) {
         ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
         return;
     }
-    f->flags &= ~(uint32_t) (ACDC_F_ANSWER | ACDC_F_RX_NEWS);
-    f->rx_pending = 0;
+    f->flags &= ~(uint32_t) ACDC_F_ANSWER;
+    acdc_flow_note_reported(f);
     acdc_flow_in(f)->silent = 0;
 }

@@ -174,6 +174,12 @@ test_timing(void)
     flow(&s, false);
     ok(sim_counter(&s, 0, ACDC_C_PACED_UNHELD) > 0,
        "that nothing holds them is counted");
+
+    /* What is timed from here on is not what was held. */
+    sim_policy(&s, 0, &acdc_params_default);
+    srtt_us = flow(&s, false);
+    ok(srtt_us < RTT_US / 8, "without pacing a shorter time is one: %u us",
+       srtt_us);
     sim_done(&s);
 }
 
