@@ -59,7 +59,8 @@ struct acdc_ctx {
                                          * be measured. */
     /* Without ACDC_COUNT_AT_ONCE: */
     uint64_t counted;           /* A bit for each valid one of ... */
-    uint32_t counters[ACDC_N_COUNTERS]; /* ... added to 'slot' at the end. */
+    uint32_t counters[64];      /* ... added to 'slot' at the end.  Those that stand
+                                 * later in the list are added at once. */
 };
 
 /* RCU read section. */
@@ -89,10 +90,9 @@ acdc_flow_owner(const struct acdc *a, const struct acdc_flow *f)
 static inline void
 acdc_count(struct acdc_ctx *ctx, unsigned int counter, uint32_t n)
 {
-    uint64_t bit = (uint64_t) 1 << counter;
+    uint64_t bit = (uint64_t) 1 << (counter & 63);
 
-    ACDC_BUILD_ASSERT(ACDC_N_COUNTERS <= 64);
-    if (ACDC_COUNT_AT_ONCE) {
+    if (ACDC_COUNT_AT_ONCE || counter >= 64) {
         acdc_a64_add(&ctx->slot->counters[counter], n);
         return;
     }
