@@ -208,7 +208,8 @@ struct acdc_flow_in {
     uint32_t next_send;         /* acdc-pace.h: when data may leave again, in
                                  * ACDC_PACE_NS. */
     uint8_t unpaced;            /* So many segments may still leave at once. */
-    bool timed_held;            /* What is timed leaves later than it came. */
+    bool timed_held : 1;        /* What is timed leaves later than it came. */
+    bool has_more : 1;          /* See acdc_flow_more(). */
     struct acdc_law law;        /* Only ACKs need what is behind 'wnd', and
                                  * what follows. */
     uint32_t fb_total;          /* Last feedback got. */
@@ -251,12 +252,23 @@ struct acdc_flow6 {
     };
 };
 
+/* And what only the parameters need that few tenants have: 64 bytes, which in
+ * userspace take memory only in flows that use them. */
+struct acdc_flow_more {
+    uint32_t reserved[16];
+};
+
 /* Bytes, with all parts. */
 static inline size_t
 acdc_flow_size(bool three)
 {
-    return sizeof(struct acdc_flow) + sizeof(struct acdc_flow_in)
-           + (three ? sizeof(struct acdc_flow6) : 0);
+    size_t size = sizeof(struct acdc_flow) + sizeof(struct acdc_flow_in)
+                  + (three ? sizeof(struct acdc_flow6) : 0);
+
+#ifndef ACDC_ARENA
+    size += sizeof(struct acdc_flow_more);
+#endif
+    return size;
 }
 
 static inline uint64_t
@@ -296,6 +308,37 @@ acdc_flow6(const struct acdc_flow *f)
 #else
     return (struct acdc_flow6 *) (acdc_flow_in(f) + 1);
 #endif
+}
+
+/* What few flows have; NULL if 'f' never asked for it. */
+static inline struct acdc_flow_more *
+acdc_flow_more_if_any(const struct acdc_flow *f)
+{
+    if (!acdc_flow_in(f)->has_more) {
+        return NULL;
+    }
+#ifdef ACDC_ARENA
+    return acdc_arena_more(f);
+#else
+    return (struct acdc_flow_more *) (void *)
+           ((char *) (acdc_flow_in(f) + 1)
+            + (acdc_flow_has_three(f) ? sizeof(struct acdc_flow6) : 0));
+#endif
+}
+
+/* Likewise, and zeros the first time. */
+static inline struct acdc_flow_more *
+acdc_flow_more(const struct acdc_flow *f)
+{
+    bool had = acdc_flow_in(f)->has_more;
+    struct acdc_flow_more *more;
+
+    acdc_flow_in(f)->has_more = true;
+    more = acdc_flow_more_if_any(f);
+    if (acdc_unlikely(!had)) {
+        memset(more, 0, sizeof *more);
+    }
+    return more;
 }
 
 /* As in struct acdc_pkt. */

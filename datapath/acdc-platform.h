@@ -230,17 +230,28 @@ static inline void *acdc_arena_in(const void *flow)
 {
     return (void *) ((uintptr_t) flow + ACDC_GROUP_IN);
 }
-/* Those of IPv6 have a third part, behind the arena. */
+/* Those of IPv6 have a third part, behind the arena, and behind all of these is what
+ * some flows use, struct acdc_flow_more: the kernel fills it where it is written
+ * first. */
 #define ACDC_FLOW6 ((size_t) 32)
-#define ACDC_GROUP6 (ACDC_GROUP_FLOWS * ACDC_FLOW6)
-/* Of the flows in SIZE bytes of the arena, whole groups. */
-#define ACDC_SIZE6(SIZE) ((SIZE) / ACDC_GROUP * ACDC_GROUP6)
-static inline void *acdc_arena6(const void *flow)
+#define ACDC_MORE ((size_t) 64)
+/* Bytes of PART for the flows in SIZE bytes of the arena, whole groups. */
+#define ACDC_PARTS(SIZE, PART) ((SIZE) / ACDC_GROUP * (ACDC_GROUP_FLOWS * (PART)))
+#define ACDC_ARENA_END6 (ACDC_ARENA_SIZE + ACDC_PARTS(ACDC_ARENA_SIZE, ACDC_FLOW6))
+#define ACDC_ARENA_END (ACDC_ARENA_END6 + ACDC_PARTS(ACDC_ARENA_SIZE, ACDC_MORE))
+static inline size_t acdc_arena_part(const void *flow, size_t part)
 {
     size_t ofs = (size_t) ((const char *) flow - acdc_arena);
 
-    return acdc_arena + ACDC_ARENA_SIZE + ACDC_SIZE6(ofs)
-           + (ofs & (ACDC_GROUP - 1)) / (ACDC_FLOW / ACDC_FLOW6);
+    return ACDC_PARTS(ofs, part) + (ofs & (ACDC_GROUP - 1)) / ACDC_FLOW * part;
+}
+static inline void *acdc_arena6(const void *flow)
+{
+    return acdc_arena + ACDC_ARENA_SIZE + acdc_arena_part(flow, ACDC_FLOW6);
+}
+static inline void *acdc_arena_more(const void *flow)
+{
+    return acdc_arena + ACDC_ARENA_END6 + acdc_arena_part(flow, ACDC_MORE);
 }
 #define acdc_link_flow(L) \
     ((struct acdc_flow *) (void *) (acdc_arena + (uint64_t) (L) * 8))

@@ -16,11 +16,12 @@ struct acdc_flow acdc_no_flow;
 
 /* acdc_flow.rule. */
 ACDC_STATIC_ASSERT(ACDC_RULES_MAX < 1 << 9);
-/* See struct acdc_flow.  In the kernel both parts are 136 bytes. */
+/* See struct acdc_flow.  In the kernel the first two parts are 136 bytes. */
 #if defined ACDC_ARENA
 ACDC_STATIC_ASSERT(sizeof(struct acdc_flow) == ACDC_FLOW);
 ACDC_STATIC_ASSERT(sizeof(struct acdc_flow_in) == ACDC_FLOW);
 ACDC_STATIC_ASSERT(sizeof(struct acdc_flow6) == ACDC_FLOW6);
+ACDC_STATIC_ASSERT(sizeof(struct acdc_flow_more) == ACDC_MORE);
 #elif defined __KERNEL__ && !defined CONFIG_DEBUG_SPINLOCK \
     && !defined CONFIG_DEBUG_LOCK_ALLOC && !defined CONFIG_PREEMPT_RT \
     && defined CONFIG_64BIT

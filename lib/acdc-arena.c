@@ -35,8 +35,7 @@ acdc_arena_reserve(void)
 
     pthread_mutex_lock(&mutex);
     if (!acdc_arena) {
-        const size_t size = ACDC_ARENA_ALIGN + ACDC_ARENA_SIZE
-                            + ACDC_SIZE6(ACDC_ARENA_SIZE);
+        const size_t size = ACDC_ARENA_ALIGN + ACDC_ARENA_END;
         char *p = mmap(NULL, size, PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
@@ -103,10 +102,11 @@ acdc_arena_fill(size_t n)
     again = free_places.n < n;
     acdc_unlock(&free_places.lock);
     /* Step by step, not all at once: after mlockall() there would be memory for
-     * all of it.  Third parts get theirs with the first flow of IPv6 there. */
+     * all of it.  Parts that few flows have get theirs with the first such flow. */
     again = again && end != acdc_arena + ACDC_ARENA_SIZE
             && make_writable(end, STEP)
-            && make_writable(acdc_arena6(end), ACDC_SIZE6(STEP));
+            && make_writable(acdc_arena6(end), ACDC_PARTS(STEP, ACDC_FLOW6))
+            && make_writable(acdc_arena_more(end), ACDC_PARTS(STEP, ACDC_MORE));
     if (again) {
         add_places(end);
         end += STEP;

@@ -74,16 +74,18 @@ fill(char *flow, int byte)
     memset(flow, byte, ACDC_FLOW);
     memset(acdc_arena_in(flow), byte, ACDC_FLOW);
     memset(acdc_arena6(flow), byte, ACDC_FLOW6);
+    memset(acdc_arena_more(flow), byte, ACDC_MORE);
 }
 
 static bool
 is_filled(const char *flow, int byte)
 {
     const char *in = acdc_arena_in(flow), *six = acdc_arena6(flow);
+    const char *more = acdc_arena_more(flow);
     size_t i;
 
     for (i = 0; i < ACDC_FLOW; i++) {
-        if (flow[i] != byte || (i < ACDC_FLOW && in[i] != byte)
+        if (flow[i] != byte || in[i] != byte || more[i] != byte
             || (i < ACDC_FLOW6 && six[i] != byte)) {
             return false;
         }
@@ -107,8 +109,9 @@ test_memory(void)
 
     while (n < 2 * STEP_FLOWS && (flows[n] = alloc(n % 2))) {
         in_order &= !n || flows[n] == acdc_arena_next(flows[n - 1]);
+        /* What not every flow has need not be. */
+        memset(acdc_arena_more(flows[n]), 0, ACDC_MORE);
         if (!(n % 2)) {
-            /* Of IPv4: the third part need not be. */
             memset(acdc_arena6(flows[n]), 0, ACDC_FLOW6);
         }
         zeroed &= is_filled(flows[n], 0);
@@ -129,6 +132,9 @@ test_memory(void)
     for (i = 0; i < n; i++) {
         char *flow = alloc(true);
 
+        if (flow) {
+            memset(acdc_arena_more(flow), 0, ACDC_MORE);
+        }
         zeroed &= flow && is_filled(flow, 0);
     }
     ok(zeroed, "it is zeroed, new and freed");

@@ -290,7 +290,8 @@ test_limits(void)
     is_u64(st.n_flows, 2000, "2000 flows");
     ok(st.table_bytes >= 1000ull * (st.bytes_per_flow4 + st.bytes_per_flow6),
        "memory");
-    ok(st.bytes_per_flow4 <= 128 + 8 * (sizeof(acdc_link) > 4),
+    /* Where there is no arena, links are longer, and what few flows need is there. */
+    ok(st.bytes_per_flow4 <= 128 + (sizeof(acdc_link) > 4 ? 8 + 64 : 0),
        "a flow takes %u bytes, IPv6 %u",
        st.bytes_per_flow4, st.bytes_per_flow6);
     for (n = 1; n < 40; n += 6) {
