@@ -280,3 +280,43 @@ sim_counter(const struct sim *s, int side, enum acdc_counter counter)
           "acdc_tenant_stats_get");
     return stats.counters[counter];
 }
+
+struct acdc_flow_info
+sim_info_of(const struct sim *s, int side)
+{
+    struct acdc_flow_info fi;
+
+    sim_info(s, side, &fi);
+    return fi;
+}
+
+unsigned int
+sim_round_trip(struct sim *s, unsigned int mark_every)
+{
+    uint32_t window = sim_info_of(s, 0).window;
+    unsigned int n;
+
+    for (n = 0; (n + 1) * 1448 <= window; n++) {
+        sim_data(s, 0, 1448, mark_every && n % mark_every == 0);
+    }
+    s->now += SIM_MS;
+    packet_free(sim_ack(s, 1));
+    return n;
+}
+
+void
+sim_connect_as(struct sim *s, const struct acdc_params *params)
+{
+    sim_init(s, params, params);
+    s->guest[0].timestamps = s->guest[1].timestamps = true;
+    sim_connect(s);
+}
+
+void
+sim_lose_data(struct sim *s, uint32_t n)
+{
+    struct tcp_spec spec = sim_spec(s, 0, ACDC_TCP_ACK, n);
+
+    packet_free_list(sim_egress(s, 0, packet_make(&spec)));
+    s->guest[0].snd_nxt += n;
+}

@@ -82,9 +82,19 @@ struct packet *sim_ack(struct sim *, int from);
 uint16_t sim_ack_window(struct sim *, int from);
 
 void sim_info(const struct sim *, int side, struct acdc_flow_info *);
+struct acdc_flow_info sim_info_of(const struct sim *, int side);
 unsigned int sim_n_flows(const struct sim *, int side);
 /* The first flow that there is; NULL without one. */
 struct acdc_flow *sim_flow(const struct sim *, int side);
 uint64_t sim_counter(const struct sim *, int side, enum acdc_counter);
+
+/* sim_init() with the same parameters at both ends, guests with timestamps, and
+ * sim_connect(). */
+void sim_connect_as(struct sim *, const struct acdc_params *);
+/* Guest 0 fills the window, guest 1 acknowledges all, one of 'mark_every' segments
+ * marked (0: none).  Returns the segments sent. */
+unsigned int sim_round_trip(struct sim *, unsigned int mark_every);
+/* Guest 0 sends 'n' bytes that the network loses. */
+void sim_lose_data(struct sim *, uint32_t n);
 
 #endif /* sim.h */

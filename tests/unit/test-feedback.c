@@ -6,15 +6,6 @@
 #include "sim.h"
 #include "tap.h"
 
-static struct acdc_flow_info
-info(const struct sim *s, int side)
-{
-    struct acdc_flow_info fi;
-
-    sim_info(s, side, &fi);
-    return fi;
-}
-
 /* Counts from 'start' on: through 2^32 in sequence numbers and in both
  * counts. */
 static void
@@ -42,10 +33,10 @@ test_arithmetic(uint32_t segment, unsigned int n, uint32_t start)
         sim_data(&s, 0, segment, mark);
         total += segment;
         ce += mark ? segment : 0;
-        fi = info(&s, 1);
+        fi = sim_info_of(&s, 1);
         ok_rx &= fi.rx_total == (uint32_t) total && fi.rx_ce == (uint32_t) ce;
         packet_free(sim_ack(&s, 1));
-        fi = info(&s, 0);
+        fi = sim_info_of(&s, 0);
         ok_fb &= fi.fb_total == (uint32_t) total && fi.fb_ce == (uint32_t) ce;
         s.now += SIM_MS;
     }
@@ -140,20 +131,20 @@ test_bad(void)
         sim_data(&s, 0, 1000, false);
     }
     packet_free_list(report(&s, 0, 5000, false));
-    is_u64(info(&s, 0).fb_total, 5000, "a report is believed");
+    is_u64(sim_info_of(&s, 0).fb_total, 5000, "a report is believed");
     packet_free_list(report(&s, 0, 4000, false));
     is_u64(sim_counter(&s, 0, ACDC_C_FEEDBACK_STALE), 1, "an older is stale");
-    is_u64(info(&s, 0).fb_total, 5000, "and ignored");
+    is_u64(sim_info_of(&s, 0).fb_total, 5000, "and ignored");
     packet_free_list(report(&s, 0, 10001, false));
     is_u64(sim_counter(&s, 0, ACDC_C_FEEDBACK_BAD), 1,
            "more than was sent is impossible");
     packet_free_list(report(&s, 1001, 6000, false));
     is_u64(sim_counter(&s, 0, ACDC_C_FEEDBACK_BAD), 2,
            "more marked than total is impossible");
-    is_u64(info(&s, 0).fb_total, 5000, "both ignored");
+    is_u64(sim_info_of(&s, 0).fb_total, 5000, "both ignored");
     is_u64(sim_counter(&s, 0, ACDC_C_CUTS_ECN), 0, "no cut");
     packet_free_list(report(&s, 1000, 6000, false));
-    is_u64(info(&s, 0).fb_ce, 1000, "a right one is believed again");
+    is_u64(sim_info_of(&s, 0).fb_ce, 1000, "a right one is believed again");
     is_u64(sim_counter(&s, 0, ACDC_C_CUTS_ECN), 1, "and cuts");
     packet_free_list(report(&s, 0, 6000, false));
     is_u64(sim_counter(&s, 0, ACDC_C_FEEDBACK_BAD), 3,
@@ -175,7 +166,7 @@ test_bad(void)
         s.guest[1] = was;
         is_u64(sim_counter(&s, 0, ACDC_C_FEEDBACK_BAD), i < 4 ? i + 1 : 4,
                "%s", i < 4 ? "far from the connection's present" : "here");
-        is_u64(info(&s, 0).fb_total, i < 4 ? 0 : 5000, "%sbelieved",
+        is_u64(sim_info_of(&s, 0).fb_total, i < 4 ? 0 : 5000, "%sbelieved",
                i < 4 ? "not " : "");
     }
     {
@@ -185,7 +176,7 @@ test_bad(void)
         spec.seq += 1u << 30;
         packet_free_list(sim_ingress(&s, 0, packet_make(&spec)));
         packet_free_list(report(&s, 2000, 6000, false));
-        is_u64(info(&s, 0).fb_total, 6000, "a report after his data");
+        is_u64(sim_info_of(&s, 0).fb_total, 6000, "a report after his data");
     }
     sim_done(&s);
 
@@ -201,7 +192,7 @@ test_bad(void)
         packet_free_list(report(&s, 0, 11000, false));
     }
     is_u64(sim_counter(&s, 0, ACDC_C_FEEDBACK_BAD), 4, "four impossible");
-    is_u64(info(&s, 0).fb_total, 11000, "then counting starts anew");
+    is_u64(sim_info_of(&s, 0).fb_total, 11000, "then counting starts anew");
     s.guest[1].rcv_nxt += 5000;
     packet_free_list(report(&s, 3000, 16000, false));
     is_u64(sim_counter(&s, 0, ACDC_C_FEEDBACK_BAD), 4,
@@ -221,7 +212,7 @@ test_bad(void)
         packet_free_list(report(&s, 0, i * 200 * 1448 + 1000, false));
     }
     is_u64(sim_counter(&s, 0, ACDC_C_FEEDBACK_BAD), 3, "three impossible");
-    ok(info(&s, 0).capable, "but the other end speaks");
+    ok(sim_info_of(&s, 0).capable, "but the other end speaks");
     sim_done(&s);
 }
 
@@ -245,7 +236,7 @@ test_small(void)
         s.now += SIM_MS;
     }
     is_u64(sim_counter(&s, 0, ACDC_C_PACK_RECEIVED), 0, "no report");
-    ok(info(&s, 0).capable, "300 ACKs of 9 bytes are no silence");
+    ok(sim_info_of(&s, 0).capable, "300 ACKs of 9 bytes are no silence");
     sim_done(&s);
 }
 
@@ -263,16 +254,16 @@ test_lost(void)
     params.fallback = ACDC_ALG_RENO;
     sim_init(&s, &params, NULL);
     sim_connect(&s);
-    ok(info(&s, 0).capable, "capable");
+    ok(sim_info_of(&s, 0).capable, "capable");
     sim_remove_acdc(&s, 1);
-    for (i = 0; i < 1000 && info(&s, 0).capable; i++) {
+    for (i = 0; i < 1000 && sim_info_of(&s, 0).capable; i++) {
         sim_data(&s, 0, 1448, false);
         packet_free(sim_ack(&s, 1));
         s.now += SIM_MS;
     }
-    ok(!info(&s, 0).capable && i > 10, "without feedback no longer capable"
+    ok(!sim_info_of(&s, 0).capable && i > 10, "without feedback no longer capable"
        " (after %u segments)", i);
-    is_u64(info(&s, 0).algorithm, ACDC_ALG_RENO, "the fallback is in force");
+    is_u64(sim_info_of(&s, 0).algorithm, ACDC_ALG_RENO, "the fallback is in force");
     is_u64(sim_counter(&s, 0, ACDC_C_FEEDBACK_LOST), 1, "counted");
     acdc_tenant_stats_get(s.acdc[0], SIM_TENANT, &stats);
     ok(!stats.n_capable && stats.n_fallback == 1, "in the tenant's counts");
@@ -283,7 +274,7 @@ test_lost(void)
     s.guest[0].snd_nxt += 100;
     s.guest[1].rcv_nxt += 100;
     packet_free_list(report(&s, 0, 100, false));
-    ok(info(&s, 0).capable && info(&s, 0).algorithm == ACDC_ALG_DCTCP,
+    ok(sim_info_of(&s, 0).capable && sim_info_of(&s, 0).algorithm == ACDC_ALG_DCTCP,
        "a believable report brings it back");
     sim_done(&s);
 }
@@ -366,7 +357,7 @@ test_fack(void)
         p = sim_ingress(&s, 0, packet_clone(fack));
         is_u64(packet_count(p), 0, "a FACK that takes away ends here");
         is_u64(sim_counter(&s, 0, ACDC_C_CUTS_ECN), cuts + 1, "and cuts");
-        fi = info(&s, 0);
+        fi = sim_info_of(&s, 0);
         is_u64(fi.fb_total, 3 * 1460, "its counts are taken");
         packet_free(fack);
     }
@@ -445,7 +436,7 @@ test_fack(void)
         ok(pkt.opt_flags & ACDC_O_TIMESTAMP, "which has the timestamps");
     }
     p = sim_ingress(&s, 0, p);
-    is_u64(info(&s, 0).fb_ce, 2896, "and arrives");
+    is_u64(sim_info_of(&s, 0).fb_ce, 2896, "and arrives");
     for (struct packet *q = p; q; q = q->next) {
         ok(!packet_is_ours(q) && packet_csum_ok(q), "clean at the guest");
     }
@@ -536,7 +527,7 @@ test_duplicates(void)
             }
         }
         s.now += SIM_MS / 10;
-        alpha += i >= N / 2 && i < N ? info(&s, 0).alpha : 0;
+        alpha += i >= N / 2 && i < N ? sim_info_of(&s, 0).alpha : 0;
     }
     alpha /= N / 2;
     printf("# alpha %.4f\n", (double) alpha / ACDC_FIX_ONE);
@@ -573,7 +564,7 @@ test_forged(void)
     ok(packet_csum_ok(p), "checksum");
     is_u64(sim_counter(&s, 1, ACDC_C_FORGED), 1, "counted");
     packet_free_list(sim_ingress(&s, 0, p));
-    is_u64(info(&s, 0).fb_ce, 1000, "and arrives");
+    is_u64(sim_info_of(&s, 0).fb_ce, 1000, "and arrives");
     /* Without a flow as well. */
     acdc_flush(s.acdc[1], NULL, NULL);
     p = sim_egress(&s, 1, packet_make(&spec));

@@ -18,11 +18,13 @@ TESTS += \
 	build/unit/test-pace.tap \
 	build/unit/test-packet.tap \
 	build/unit/test-platform.tap \
+	build/unit/test-policing.tap \
 	build/unit/test-prediction.tap \
 	build/unit/test-recall.tap \
 	build/unit/test-resume.tap \
 	build/unit/test-table.tap \
 	build/unit/test-threads.tap \
+	build/unit/test-told.tap \
 	build/unit/test-transfer.tap \
 	build/unit/test-window.tap
 
