@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+
+/* How connections end, and how others begin in their place: RST, FIN, ports used again;
+ * of both what cannot be believed. */
+
+#include "sim.h"
+#include "tap.h"
+
+static void
+rst(struct sim *s, int from, uint32_t seq)
+{
+    struct tcp_spec spec = sim_spec(s, from, ACDC_TCP_RST | ACDC_TCP_ACK, 0);
+
+    spec.seq = seq;
+    packet_free_list(sim_send(s, from, &spec));
+}
+
+static void
+test_reuse(void)
+{
+    struct acdc_flow_info fi;
+    struct sim s;
+
+    /* Refused, then again with the same ports. */
+    sim_init(&s, NULL, NULL);
+    sim_syn(&s);
+    rst(&s, 1, 0);
+    sim_info(&s, 0, &fi);
+    is_u64(fi.state, ACDC_FLOW_CLOSED, "refused connection is closed");
+    s.guest[0].snd_nxt += 100000;
+    sim_connect(&s);
+    ok(sim_info_of(&s, 0).capable && sim_info_of(&s, 1).capable, "second attempt is tracked");
+    is_u64(sim_n_flows(&s, 0), 1, "in the same flow");
+    /* RST, and the same ports with other numbers. */
+    rst(&s, 0, s.guest[0].snd_nxt);
+    sim_info(&s, 1, &fi);
+    is_u64(fi.state, ACDC_FLOW_CLOSED, "reset connection is closed");
+    s.guest[0].snd_nxt += 200000;
+    s.guest[1].snd_nxt += 300000;
+    sim_connect(&s);
+    ok(sim_info_of(&s, 0).capable && sim_info_of(&s, 1).capable, "ports used again");
+    sim_data(&s, 0, 1000, true);
+    packet_free(sim_ack(&s, 1));
+    sim_info(&s, 0, &fi);
+    ok(fi.fb_total == 1000 && fi.fb_ce == 1000, "feedback starts anew");
+    /* Lost in a reboot of guest 0: a new SYN on a live connection. */
+    s.guest[0].snd_nxt = 12345;
+    sim_syn(&s);
+    sim_info(&s, 1, &fi);
+    is_u64(fi.state, ACDC_FLOW_ESTABLISHED,
+           "a SYN does not disturb the flow at the other end");
+    sim_info(&s, 0, &fi);
+    is_u64(fi.state, ACDC_FLOW_RESET, "nor where it was sent");
+    is_u64(sim_n_flows(&s, 0), 2, "it begins a second one");
+    is_u64(sim_n_flows(&s, 1), 2, "at both ends");
+    /* Guest 1 was rebooted as well and accepts it. */
+    s.guest[1].snd_nxt = 777;
+    sim_connect(&s);
+    for (int i = 0; i < 2; i++) {
+        is_u64(sim_n_flows(&s, i), 1, "the connection it had is gone");
+        sim_info(&s, i, &fi);
+        ok(fi.state == ACDC_FLOW_ESTABLISHED && fi.capable && !fi.rx_total,
+           "and the second one in its place");
+    }
+    sim_done(&s);
+
+    /* A RST that anybody could send. */
+    sim_init(&s, NULL, NULL);
+    sim_syn(&s);
+    {
+        struct tcp_spec spec = sim_spec(&s, 1, ACDC_TCP_RST | ACDC_TCP_ACK, 0);
+
+        spec.ack += 1000;
+        packet_free_list(sim_ingress(&s, 0, packet_make(&spec)));
+        sim_info(&s, 0, &fi);
+        is_u64(fi.state, ACDC_FLOW_SYN_SENT,
+               "a RST that does not acknowledge the SYN is not believed");
+    }
+    sim_done(&s);
+
+    /* A SYN is refused, then the guest that refused connects. */
+    sim_init(&s, NULL, NULL);
+    sim_syn(&s);
+    rst(&s, 1, 0);
+    {
+        struct sim_guest g = s.guest[0];
+        struct acdc *a = s.acdc[0];
+        struct acdc_port *port = s.port[0];
+
+        s.guest[0] = s.guest[1];
+        s.guest[1] = g;
+        s.acdc[0] = s.acdc[1];
+        s.acdc[1] = a;
+        s.port[0] = s.port[1];
+        s.port[1] = port;
+    }
+    sim_connect(&s);
+    sim_info(&s, 0, &fi);
+    is_u64(fi.state, ACDC_FLOW_ESTABLISHED, "the other way round");
+    ok(sim_info_of(&s, 0).capable && sim_info_of(&s, 1).capable, "and tracked");
+    sim_done(&s);
+}
+
+/* One packet without data, 'seq' further, past the vSwitch of guest 0. */
+static void
+pass(struct sim *s, int from, uint8_t flags, uint32_t seq)
+{
+    struct tcp_spec spec = sim_spec(s, from, flags, 0);
+    struct packet *p;
+
+    spec.seq += seq;
+    p = packet_make(&spec);
+    packet_free_list(from ? sim_ingress(s, 0, p) : sim_egress(s, 0, p));
+}
+
+/* A FIN that the other end cannot take closes nothing: of a guest that wants to
+ * be forgotten (0) or of an outsider (1), with the true one of the other. */
+static void
+test_far_fin(int liar)
+{
+    static const uint32_t far[] = { 0x20000000, 0x80000000, 0xe0000000 };
+    struct sim s;
+    unsigned int i;
+
+    for (i = 0; i < sizeof far / sizeof *far; i++) {
+        sim_init(&s, NULL, NULL);
+        sim_connect(&s);
+        pass(&s, liar, ACDC_TCP_ACK | ACDC_TCP_FIN, far[i]);
+        pass(&s, !liar, ACDC_TCP_ACK | ACDC_TCP_FIN, 0);
+        s.guest[!liar].snd_nxt++;
+        s.guest[liar].rcv_nxt++;
+        pass(&s, liar, ACDC_TCP_ACK, 0);
+        is_u64(sim_info_of(&s, 0).state, ACDC_FLOW_CLOSING,
+               "a FIN of %s at +%#x: half closed",
+               liar ? "an outsider" : "the guest", far[i]);
+        sim_done(&s);
+    }
+}
+
+/* A FIN of a packet that was corrupt: the guest does not take it, and its
+ * peer goes on. */
+static void
+test_corrupt_fin(void)
+{
+    struct tcp_spec spec;
+    struct sim s;
+
+    sim_init(&s, NULL, NULL);
+    sim_connect(&s);
+    spec = sim_spec(&s, 1, ACDC_TCP_ACK | ACDC_TCP_FIN, 100);
+    packet_free_list(sim_ingress(&s, 0, packet_make(&spec)));
+    is_u64(sim_info_of(&s, 0).state, ACDC_FLOW_CLOSING, "a FIN");
+    sim_data(&s, 1, 100, false);
+    is_u64(sim_info_of(&s, 0).state, ACDC_FLOW_CLOSING, "the data again, without it");
+    sim_data(&s, 1, 100, false);
+    is_u64(sim_info_of(&s, 0).state, ACDC_FLOW_ESTABLISHED, "more data");
+    pass(&s, 0, ACDC_TCP_ACK | ACDC_TCP_FIN, 0);
+    s.guest[0].snd_nxt++;
+    s.guest[1].rcv_nxt++;
+    packet_free(sim_ack(&s, 1));
+    is_u64(sim_info_of(&s, 0).state, ACDC_FLOW_CLOSING, "the guest's FIN: half closed");
+    sim_done(&s);
+}
+
+/* A guest's RST ends only what its peer ends. */
+static void
+test_guest_resets(void)
+{
+    struct tcp_spec spec;
+    struct sim s;
+
+    /* In SYN-SENT, to what is left of the connection before. */
+    sim_init(&s, NULL, NULL);
+    sim_syn(&s);
+    spec = sim_spec(&s, 0, ACDC_TCP_RST, 0);
+    spec.seq -= 100000;
+    packet_free_list(sim_egress(&s, 0, packet_make(&spec)));
+    is_u64(sim_info_of(&s, 0).state, ACDC_FLOW_SYN_SENT, "a RST in SYN-SENT");
+    packet_free_list(sim_egress(&s, 1, packet_make(&spec)));
+    is_u64(sim_info_of(&s, 1).state, ACDC_FLOW_SYN_RECEIVED, "one of before the SYN-ACK");
+    sim_synack(&s);
+    spec = sim_spec(&s, 1, ACDC_TCP_RST, 0);
+    spec.seq += 100000;
+    packet_free_list(sim_egress(&s, 1, packet_make(&spec)));
+    is_u64(sim_info_of(&s, 1).state, ACDC_FLOW_SYN_RECEIVED, "and one after");
+    packet_free(sim_ack(&s, 0));
+    is_u64(sim_info_of(&s, 0).state, ACDC_FLOW_ESTABLISHED, "the guest is connected");
+    is_u64(sim_info_of(&s, 1).state, ACDC_FLOW_ESTABLISHED, "so is its peer");
+    ok(sim_info_of(&s, 0).capable && sim_info_of(&s, 1).capable, "and both controlled");
+
+    /* Where the peer is not, and where it has not got to. */
+    rst(&s, 0, s.guest[0].snd_nxt + 5000);
+    is_u64(sim_info_of(&s, 0).state, ACDC_FLOW_ESTABLISHED, "a RST beyond what was sent");
+    sim_data(&s, 0, 1000, false);
+    spec = sim_spec(&s, 0, ACDC_TCP_RST, 0);
+    spec.seq -= 500;
+    packet_free_list(sim_egress(&s, 0, packet_make(&spec)));
+    is_u64(sim_info_of(&s, 0).state, ACDC_FLOW_RESET, "one that may be believed");
+    packet_free(sim_ack(&s, 1));
+    is_u64(sim_info_of(&s, 0).state, ACDC_FLOW_ESTABLISHED, "a challenge ACK: it was not");
+    s.now += 20000 * SIM_MS;
+    acdc_sweep(s.acdc[0], s.now, 1000000);
+    is_u64(sim_n_flows(&s, 0), 1, "nor is it forgotten");
+    rst(&s, 0, s.guest[0].snd_nxt);
+    is_u64(sim_info_of(&s, 0).state, ACDC_FLOW_RESET, "the end");
+    is_u64(sim_info_of(&s, 1).state, ACDC_FLOW_CLOSED, "of both");
+    sim_done(&s);
+}
+
+int
+main(void)
+{
+    test_reuse();
+    test_corrupt_fin();
+    test_far_fin(0);
+    test_far_fin(1);
+    test_guest_resets();
+    is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
+    return tap_end();
+}
