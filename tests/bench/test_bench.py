@@ -305,8 +305,12 @@ def test_control() -> None:
         "stats",
         "dump 50000",
         "dump all",
+        "dump pages",
         "flush",
     }
+    # Two pages of 2000 connections at most.
+    assert result["pages"]["flows"] == 3000
+    assert 0 < result["pages"]["longest_reply"] < 2000 * 1000
     for found in result["commands"].values():
         assert found["seconds"] > 0
         assert found["frames_lost"] == 0
