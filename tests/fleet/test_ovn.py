@@ -5,6 +5,7 @@ packages are unpacked, not installed: they would bring the distribution's Open v
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from functools import partial
@@ -14,7 +15,10 @@ from typing import Any
 import pytest
 
 from acdc_testlib.fleet import ROOT, Fleet, Host
-from acdc_testlib.netns import wait_for
+from acdc_testlib.netns import Netns, wait_for
+from acdc_testlib.ovs import Ovs
+from acdc_testlib.traffic import Transfer
+from acdc_testlib.wire import tenant_counters
 
 PACKAGES = ("ovn-common", "ovn-central", "ovn-host")
 
@@ -68,6 +72,7 @@ class Ovn:
         for daemon in self.daemons:
             daemon.kill()
             daemon.wait()
+        shutil.rmtree(self.dir)
 
 
 @pytest.fixture
@@ -91,6 +96,16 @@ def ovn(fleet: Fleet) -> Iterator[Ovn]:
             host.ovs.del_bridge("br-int")
 
 
+def add_ports(ovn: Ovn, *ports: tuple[str, str], project: str) -> None:
+    """Logical ports with their addresses, as Neutron makes them."""
+    for name, addresses in ports:
+        ovn.nbctl(
+            *("lsp-add", "ls0", name, "--", "lsp-set-addresses", name, addresses),
+            *("--", "set", "logical_switch_port", name),
+            f"external_ids:neutron\\:project_id={project}",
+        )
+
+
 def selectors(host: Host) -> str:
     return host.get("acdc", "blue", "bind")
 
@@ -105,17 +120,8 @@ def test_logical_ports(fleet: Fleet, ovn: Ovn) -> None:
     ovn.start_controller(one, "10.0.0.11")
     ovn.start_controller(two, "10.0.0.12")
     ovn.nbctl("ls-add", "ls0")
-    for name, project in (("lp-a", "6c1f"), ("lp-b", "77aa"), ("lp-c", "6c1f")):
-        ovn.nbctl(
-            *("lsp-add", "ls0", name, "--", "lsp-set-addresses", name, "dynamic"),
-            *(
-                "--",
-                "set",
-                "logical_switch_port",
-                name,
-                f"external_ids:neutron\\:project_id={project}",
-            ),
-        )
+    add_ports(ovn, ("lp-a", "dynamic"), ("lp-c", "dynamic"), project="6c1f")
+    add_ports(ovn, ("lp-b", "dynamic"), project="77aa")
     for host, port, name in ((one, "tap0", "lp-a"), (one, "tap1", "lp-b"), (two, "tap2", "lp-c")):
         host.ovs.add_tap("br-int", port)  # type: ignore[attr-defined]
         host.vsctl("set", "interface", port, f"external_ids:iface-id={name}")
@@ -144,3 +150,57 @@ def test_logical_ports(fleet: Fleet, ovn: Ovn) -> None:
     wait_for("bound ports", lambda: bound(two) == ["tap1", "tap2"], 30)
     fleet.ctl("unbind", "blue", "neutron:project_id=6c1f", "--logical")
     wait_for("no selectors", lambda: (selectors(one), selectors(two)) == ("[]", "[]"), 30)
+
+
+@pytest.fixture
+def guests(fleet: Fleet) -> Iterator[list[Netns]]:
+    """One on each of two hosts, between which there is a network for tunnels."""
+    made = []
+    one, two = (host.ovs for host in fleet.hosts[:2])
+    assert isinstance(one, Ovs) and isinstance(two, Ovs)
+    one.ns.veth_to("phy", two.ns, "phy")
+    for i, ovs in enumerate((one, two), 1):
+        ovs.add_bridge("br-phy")
+        ovs.add_port("br-phy", "phy")
+        ovs.ns.add_addresses("br-phy", f"10.0.0.{10 + i}/24")
+        ovs.ns.run("ip", "link", "set", "br-phy", "up")
+        # ovn-controller makes it, and finds it then.
+        ovs.add_bridge("br-int")
+        guest = ovs.add_guest("br-int", "guest", f"10.1.0.{i}/24", mtu=1400)
+        guest.run("ip", "link", "set", "eth0", "address", f"02:00:00:00:00:0{i}")
+        ovs.vsctl("set", "interface", "guest", f"external_ids:iface-id=lp-{i}")
+        made.append(guest)
+    yield made
+    for ovs in (one, two):
+        ovs.del_bridge("br-phy")
+        ovs.del_bridge("br-int")
+        for port in ("guest", "phy"):
+            ovs.ns.run("ip", "link", "del", port, check=False)
+
+
+def test_traffic_in_a_tunnel(fleet: Fleet, guests: list[Netns], ovn: Ovn) -> None:
+    """Guests of a project on two hosts are governed through Geneve, as OVN makes it."""
+    ovn.nbctl("ls-add", "ls0")
+    ports = [(f"lp-{i}", f"02:00:00:00:00:0{i} 10.1.0.{i}") for i in (1, 2)]
+    add_ports(ovn, *ports, project="6c1f")
+    hosts = fleet.hosts[:2]
+    for i, host in enumerate(hosts, 1):
+        ovn.start_controller(host, f"10.0.0.{10 + i}")
+    fleet.ctl("bind", "blue", "neutron:project_id=6c1f", "--logical")
+    for i, host in enumerate(hosts, 1):
+        wait_for("selectors", lambda h=host, n=i: selectors(h) == f'["iface-id=lp-{n}"]', 30)  # type: ignore[misc]
+
+    def reachable() -> bool:
+        return " 0% packet loss" in guests[0].run("ping", "-c1", "-W1", "10.1.0.2", check=False)
+
+    wait_for("the tunnel", reachable, 30, 0.2)
+    switches = [host.ovs for host in hosts if isinstance(host.ovs, Ovs)]
+    before = [tenant_counters(ovs, "blue") for ovs in switches]
+    Transfer(guests[0], guests[1], "10.1.0.2", size=4 << 20).finish()
+    after = [tenant_counters(ovs, "blue") for ovs in switches]
+    for new, old in zip(after, before, strict=True):
+        assert new["flows_capable"] - old["flows_capable"] == 1
+    # The sender's side has heard of what arrived.
+    assert after[0]["pack_received"] > before[0]["pack_received"]
+    assert "geneve" in switches[0].vsctl("--columns=type", "list", "interface")
+    fleet.ctl("unbind", "blue", "neutron:project_id=6c1f", "--logical")
