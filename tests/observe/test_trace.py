@@ -470,6 +470,27 @@ def conversation() -> list[Packet]:
     return packets
 
 
+def test_a_sender_that_waits_until_a_third_of_the_window_is_free(tmp_path: File) -> None:
+    """As Linux does to send more at a time: the window limits it then, too."""
+    there, back = IP(src="10.0.0.1", dst="10.0.0.2"), IP(src="10.0.0.2", dst="10.0.0.1")
+    syn: list[Option] = [("MSS", 1460), ("WScale", 7)]
+    packets = [there / tcp(40000, 80, SYN, 99, 0, options=syn)]
+    packets.append(back / tcp(80, 40000, SYN | ACK, 499, 100, window=12 * 1460, options=syn))
+    sent = acked = 100
+    # Twelve segments fill it, then three are acknowledged at a time.
+    for n in [12, *[3] * 10]:
+        for _ in range(n):
+            packets.append(there / tcp(40000, 80, ACK, sent, 500) / Raw(bytes(1460)))
+            sent += 1460
+        for _ in range(3):
+            acked += 1460
+            packets.append(back / tcp(80, 40000, ACK, 500, acked, window=12 * 1460 // 128 + 1))
+    _, wrap = LINKS["ethernet"]
+    got = direction(objects(write(tmp_path / "made.pcap", [wrap(ip) for ip in packets])), 80)
+    assert causes(got)[0] == "window"
+    assert got["limits"]["window"] > 0.8 * sum(got["limits"].values())
+
+
 def write(capture: File, packets: list[Packet], linktype: int = 1, snaplen: int = 65535) -> File:
     with capture.open("wb") as out:
         out.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, linktype))

@@ -176,6 +176,24 @@ window_left(const struct conn *c, const struct tap *tap, int end)
     return left;
 }
 
+static bool
+window_is_full(const struct conn *c, const struct tap *tap, int end)
+{
+    return window_left(c, tap, end) < conn_mss(tap, end);
+}
+
+/* Once full, a window limits until a third of it is free: Linux waits as long
+ * (tcp_tso_should_defer()). */
+static bool
+window_limits(const struct conn *c, const struct tap *tap, int end)
+{
+    const struct half *h = &tap->half[end];
+
+    return window_is_full(c, tap, end)
+           || (seq_after(h->full, h->snd_una)
+               && window_left(c, tap, end) <= flight(h) / 2);
+}
+
 static enum limit
 limit_now(const struct conn *c, const struct tap *tap, int end)
 {
@@ -187,8 +205,7 @@ limit_now(const struct conn *c, const struct tap *tap, int end)
     if (h->recovering) {
         return LIMIT_LOSS;
     }
-    if (window_left(c, tap, end) < conn_mss(tap, end)
-        && (flight(h) || !h->window)) {
+    if (window_limits(c, tap, end) && (flight(h) || !h->window)) {
         return window_limit(c, tap, end);
     }
     return !flight(h) || h->partial || h->fin ? LIMIT_APPLICATION : LIMIT_SENDER;
@@ -365,7 +382,7 @@ begin(struct tap *tap, int end, uint32_t seq)
     struct half *h = &tap->half[end];
 
     h->begun = true;
-    h->snd_una = h->snd_max = h->recover = seq;
+    h->snd_una = h->snd_max = h->recover = h->full = seq;
     h->n_holes = 0;
     h->sent_first = h->sent_n = 0;
     h->recovering = h->round.open = false;
@@ -493,6 +510,9 @@ half_data(struct trace *t, struct conn *c, struct tap *tap, int end,
         return false;
     }
     h->fin = h->fin || fin;
+    if (window_is_full(c, tap, end)) {
+        h->full = h->snd_max;
+    }
     spend(h, s->time, limit);
     note_answer(tap, end, s);
     if (event.timeout) {
@@ -584,8 +604,6 @@ advance(struct tap *tap, int end, const struct segment *s, uint32_t acked,
         h->n_holes--;
     }
     spend(h, s->time, limit);
-    h->freed = limit == LIMIT_SWITCH || limit == LIMIT_RECEIVER
-               || limit == LIMIT_WINDOW ? s->time : 0;
 }
 
 /* Whether it is the third duplicate ACK (RFC 5681 section 2). */
@@ -607,6 +625,7 @@ half_ack(struct trace *t, struct conn *c, struct tap *tap, int end,
     struct law_event event = { 0, false, false };
     /* Of the time before this ACK. */
     enum limit limit = limit_now(c, tap, end);
+    bool full = window_is_full(c, tap, end);
     uint32_t window = h->window;
 
     if (!h->begun) {
@@ -629,6 +648,7 @@ half_ack(struct trace *t, struct conn *c, struct tap *tap, int end,
     if (seq_after(s->ack, h->snd_una)) {
         event.acked = s->ack - h->snd_una;
         advance(tap, end, s, event.acked, limit);
+        h->freed = full && h->first_data ? s->time : 0;
     } else {
         if (h->first_data) {
             spend(h, s->time, limit);

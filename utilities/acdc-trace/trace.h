@@ -128,6 +128,7 @@ struct half {
     uint8_t n_holes, dupacks;
     uint32_t snd_una, snd_max;
     uint32_t recover;
+    uint32_t full;              /* The last 'snd_max' that filled the window. */
     uint32_t edge;              /* The highest window ever offered ends here. */
     uint32_t window;            /* The last one. */
     uint32_t payload_max;
