@@ -126,7 +126,10 @@ def test_what_tools_have(built: Built) -> None:
         assert any(name.endswith(f"lib/systemd/system/{path.stem}") for name in files), path
     assert "etc/default/acdc-exporter" in files
     assert any(name.endswith("wireshark/plugins/acdc.lua") for name in files)
-    assert "usr/share/acdc/prometheus/acdc-rules.yml" in files
+    for name in ("prometheus", "bpftrace"):
+        paths = list((PROJECT / "utilities" / name).iterdir())
+        assert paths and {f"usr/share/acdc/{name}/{path.name}" for path in paths} <= files
+    assert "usr/lib/python3/dist-packages/sos/report/plugins/acdc.py" in files
 
 
 def test_probes(built: Built) -> None:
