@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -187,6 +188,17 @@ def test_what_has_no_effect_is_a_gauge(ovs: Ovs) -> None:
     assert got["ovs_acdc_problems"] == 1
     assert got['ovs_acdc_tenant_warning{datapath="netdev",tenant="blue"}'] == 1
     assert got['ovs_acdc_tenant_error{datapath="netdev",tenant="blue"}'] == 0
+
+
+def test_a_reader_that_has_seen_enough(tmp_path: File) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    with open(writes, "wb") as stdout:
+        done = subprocess.run(
+            [EXPORTER, "--once", "--rundir", tmp_path], stdout=stdout, stderr=subprocess.PIPE
+        )
+    assert done.returncode == -signal.SIGPIPE
+    assert b"Traceback" not in done.stderr
 
 
 def test_a_daemon_that_does_not_run(tmp_path: File) -> None:

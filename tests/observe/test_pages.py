@@ -12,6 +12,7 @@ import pytest
 
 from acdc_ovs import flow_pages, flows
 from acdc_testlib.ovs import CommandError, Ovs
+from acdc_testlib.programs import ROOT
 from acdc_testlib.wire import Conn, Wire
 
 N = 3000
@@ -89,6 +90,20 @@ def test_default_page(many: Ovs) -> None:
 def test_cursors_that_are_none(many: Ovs, cursor: str) -> None:
     with pytest.raises(CommandError, match="what the last page said"):
         many.appctl("acdc/dump-flows", f"cursor={cursor}")
+
+
+def test_arguments_in_the_documentation(many: Ovs) -> None:
+    """Names there need not exist here."""
+    found = set()
+    for path in (ROOT / "docs").glob("*.rst"):
+        line = re.compile(r"ovs-appctl (acdc/[\w-]+)((?: \w+=[\w./:-]+)+)")
+        found |= {(m[1], *m[2].split()) for m in line.finditer(path.read_text())}
+    assert len(found) >= 5
+    for command, *words in sorted(found):
+        try:
+            many.appctl(command, *words)
+        except CommandError as error:
+            assert "unknown argument" not in str(error), f"{command} {words}: {error}"
 
 
 def test_past_the_end(many: Ovs) -> None:
