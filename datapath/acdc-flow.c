@@ -3,7 +3,7 @@
 /* What both directions do with a flow: which parameters govern it, and when it
  * ends.  The flow's lock is held in all of these. */
 
-#include "acdc-private.h"
+#include "acdc-pace.h"
 
 /* Which parameters. -------------------------------------------------------- */
 
@@ -32,6 +32,18 @@ acdc_flow_algorithm(const struct acdc_flow *f, const struct acdc_params *params)
     return (enum acdc_algorithm) params->fallback;
 }
 
+/* Where 'next_send' is not from this very pace it is a time long past, which would be
+ * taken for one to come half of the time. */
+static void
+begin_pace(const struct acdc_ctx *ctx, struct acdc_flow_in *in,
+           const struct acdc_params *params)
+{
+    if (params->pace && !in->paces) {
+        in->next_send = (uint32_t) (ctx->now / ACDC_PACE_NS);
+    }
+    in->paces = params->pace;
+}
+
 const struct acdc_params *
 acdc_flow_new_params(const struct acdc_ctx *ctx, struct acdc_flow *f)
 {
@@ -55,6 +67,7 @@ acdc_flow_new_params(const struct acdc_ctx *ctx, struct acdc_flow *f)
             acdc_law_switch(&in->law, alg);
         }
         acdc_law_clamp(&in->law, &facts);
+        begin_pace(ctx, in, params);
     }
     return params;
 }
@@ -71,6 +84,7 @@ acdc_flow_start_law(const struct acdc_ctx *ctx, struct acdc_flow *f,
     acdc_flow_facts(ctx, f, params, &facts);
     acdc_law_init(&in->law, &facts, acdc_flow_algorithm(f, params));
     acdc_flow_time_next(f, 0);
+    begin_pace(ctx, in, params);
     f->flags |= ACDC_F_LAW;
 }
 

@@ -210,6 +210,7 @@ struct acdc_flow_in {
     uint8_t unpaced;            /* So many segments may still leave at once. */
     bool timed_held : 1;        /* What is timed leaves later than it came. */
     bool has_more : 1;          /* See acdc_flow_more(). */
+    bool paces : 1;             /* 'next_send' is from this very pace. */
     struct acdc_law law;        /* Only ACKs need what is behind 'wnd', and
                                  * what follows. */
     uint32_t fb_total;          /* Last feedback got. */

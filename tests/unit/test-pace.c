@@ -237,6 +237,114 @@ test_fin(void)
     sim_done(&s);
 }
 
+/* The longest that data waits which are sent with others in flight. */
+static uint64_t
+longest_wait(struct sim *s)
+{
+    uint64_t wait, longest = 0;
+    unsigned int i;
+
+    for (i = 0; i < 20; i++) {
+        uint64_t release = release_of(s, MSS);
+
+        wait = release > s->now ? release - s->now : 0;
+        longest = wait > longest ? wait : longest;
+    }
+    return longest;
+}
+
+/* A time to leave has half a minute before it wraps. */
+enum { WRAP_S = 69, STEP_S = 7 };
+
+static void
+test_switched_on(void)
+{
+    struct acdc_params params = acdc_params_default;
+    struct acdc_flow_info fi;
+    unsigned int late, i;
+    uint64_t wait;
+    struct sim s;
+
+    params.pace = true;
+    for (late = STEP_S; late <= WRAP_S; late += STEP_S) {
+        begin(&s, true);
+        sim_policy(&s, 0, &acdc_params_default);
+        for (i = 0; i < late; i++) {
+            packet_free_list(sim_ack(&s, 0));
+            packet_free_list(sim_ack(&s, 1));
+            s.now += 1000 * SIM_MS;
+        }
+        release_of(&s, MSS);
+        sim_policy(&s, 0, &params);
+        sim_info(&s, 0, &fi);
+        wait = longest_wait(&s) / 1000;
+        ok(wait > 0 && wait < 2 * fi.srtt_us,
+           "on again after %u s, with data in flight: they wait %"PRIu64" us", late,
+           wait);
+        sim_done(&s);
+    }
+}
+
+/* The vSwitch of 'side' forgets, and is told by the other one. */
+static void
+resume(struct sim *s, int side)
+{
+    struct acdc_flow_info fi;
+    unsigned int i, n = 0;
+
+    acdc_flush(s->acdc[side], NULL, NULL);
+    host_quiesce();
+    for (i = 0; i < 4; i++) {
+        struct packet *list = send(s, MSS), *p;
+
+        for (p = list; p; p = p->next) {
+            n += p->release && packet_is_fack(p);
+        }
+        packet_free_list(sim_ingress(s, 1, list));
+        s->now += RTT_US * 1000;
+        s->guest[1].rcv_nxt = s->guest[0].snd_nxt - MSS;
+        packet_free_list(sim_ack(s, 1));
+    }
+    sim_info(s, side, &fi);
+    ok(fi.resumed && fi.capable, "%d is told", side);
+    is_u64(n, 0, "by packets that do not wait");
+}
+
+static void
+test_resumed(void)
+{
+    unsigned int late, i;
+    uint64_t wait, paced;
+    uint32_t srtt_us;
+    struct sim s;
+
+    for (late = 0; late <= WRAP_S; late += STEP_S) {
+        begin(&s, true);
+        for (i = 0; i < late; i++) {
+            sim_data(&s, 0, MSS, false);
+            packet_free_list(sim_ack(&s, 1));
+            s.now += 1000 * SIM_MS;
+        }
+        release_of(&s, MSS);
+        resume(&s, 0);
+        wait = longest_wait(&s) / 1000;
+        ok(wait > 0 && wait < 2 * RTT_US, "after %u s: then data wait %"PRIu64" us", late, wait);
+        sim_done(&s);
+    }
+
+    begin(&s, true);
+    resume(&s, 1);
+    resume(&s, 0);
+    paced = sim_counter(&s, 0, ACDC_C_PACED);
+    srtt_us = flow(&s, true);
+    ok(srtt_us > RTT_US * 9 / 10 && srtt_us < RTT_US * 11 / 10,
+       "the round-trip time is measured again: %u us", srtt_us);
+    paced = sim_counter(&s, 0, ACDC_C_PACED) - paced;
+    ok(paced > 0, "by it data are paced: %"PRIu64, paced);
+    is_u64(sim_counter(&s, 0, ACDC_C_PACED_UNHELD), 0, "packets were held");
+    sim_done(&s);
+}
+
 int
 main(void)
 {
@@ -246,6 +354,8 @@ main(void)
     test_timing();
     test_feedback();
     test_fin();
+    test_switched_on();
+    test_resumed();
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
     return tap_end();
 }
