@@ -55,6 +55,10 @@ ACDC_COUNTER(ACK_INVALID,       "ack_invalid",       "ACKs of data not sent, ign
 ACDC_COUNTER(PACED,             "paced",             "data packets of the guest given a later time to leave")
 ACDC_COUNTER(PACED_UNHELD,      "paced_unheld",      "round-trip times that show that nothing held a packet until then")
 
+/* Paths. */
+ACDC_COUNTER(REPATHS,           "repaths",           "times a connection moved to another path, after congestion or a timeout")
+ACDC_COUNTER(PLB_SUSPENDED,     "plb_suspended",     "timeouts after which congestion does not move a connection for one to two minutes")
+
 /* Enforcement. */
 ACDC_COUNTER(WINDOW_REWRITTEN,  "window_rewritten",  "receive windows made smaller on the way to the guest")
 ACDC_COUNTER(SOLICITED,         "solicited",         "data packets given CWR so that the far guest acknowledges them at once")

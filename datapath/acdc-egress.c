@@ -5,6 +5,7 @@
 
 #include "acdc-group.h"
 #include "acdc-pace.h"
+#include "acdc-plb.h"
 
 /* A guest must not be able to forge feedback: what looks like ours goes. */
 static bool
@@ -23,6 +24,14 @@ strip_forged(struct acdc_ctx *ctx, struct acdc_pkt *p)
         acdc_pkt_set_reserved(p, 0);
     }
     return acdc_pkt_strip(p, ctx->exid);
+}
+
+/* Whether what the guest sends again it sends since its timer expired. */
+static inline bool
+is_by_timer(const struct acdc_ctx *ctx, const struct acdc_flow *f,
+            const struct acdc_pkt *p)
+{
+    return !seq_after(p->seq, f->snd_una) && acdc_flow_is_overdue(ctx, f);
 }
 
 /* Loss and timeout, inferred from data that the guest sends again.
@@ -53,8 +62,7 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
     f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;     /* Karn's rule. */
     acdc_flow_facts(ctx, f, params, &facts);
-    if (!seq_after(p->seq, f->snd_una)
-        && acdc_flow_is_overdue(ctx, f)) {
+    if (is_by_timer(ctx, f, p)) {
         if ((f->flags & (ACDC_F_CAPABLE | ACDC_F_FIN_GUEST))
             == ACDC_F_CAPABLE) {
             f->flags |= ACDC_F_DOUBT;
@@ -101,7 +109,12 @@ repeat_data(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (is_window_probe(f, p->seq)
         || (p->payload == 1 && p->seq == f->snd_una && end == f->snd_nxt)) {
         f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;
-    } else if (p->payload) {
+        return;
+    }
+    if (acdc_unlikely(params->plb) && is_by_timer(ctx, f, p)) {
+        acdc_flow_plb_move(ctx, f);
+    }
+    if (p->payload) {
         note_retransmission(ctx, f, params, p, end);
     }
 }
@@ -445,6 +458,7 @@ answer(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     }
     acdc_flow_see(ctx, f);
     ACDC_COUNT(ctx, UNTOUCHED_DISABLED, !params->enabled);
+    acdc_flow_plb_send_syn(ctx, f, params, p);
     return true;
 }
 
@@ -526,6 +540,9 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     if (acdc_unlikely(params->pace) && ctx->acdc->holds
         && acdc_pkt_end(p) != p->seq && acdc_flow_enforced(f, params)) {
         acdc_flow_pace(ctx, f, p);
+    }
+    if (acdc_unlikely(params->plb)) {
+        acdc_flow_plb_send(ctx, f, params, p);
     }
     renumber_ack(ctx, f, p);
     if (acdc_unlikely(f->state == ACDC_FLOW_CLOSED)) {

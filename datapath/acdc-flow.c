@@ -4,6 +4,7 @@
  * ends.  The flow's lock is held in all of these. */
 
 #include "acdc-pace.h"
+#include "acdc-plb.h"
 
 /* Which parameters. -------------------------------------------------------- */
 
@@ -184,6 +185,9 @@ acdc_flow_sample_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
     bool pending = f->flags & ACDC_F_RTT_PENDING;
 
     acdc_flow_time_next(f, window);
+    if (acdc_unlikely(params->plb)) {
+        acdc_flow_plb_round(ctx, f);
+    }
     if (!pending) {
         return 0;
     }
@@ -278,6 +282,9 @@ acdc_flow_timeout(struct acdc_ctx *ctx, struct acdc_flow *f,
     in->reorders = false;
     acdc_law_timeout(&in->law, facts);
     acdc_flow_time_next(f, facts->window);
+    if (acdc_unlikely(facts->params->plb)) {
+        acdc_flow_plb_suspend(ctx, f);
+    }
     ACDC_TRACE_LAW(timeout, ctx, f);
     f->dupacks = 0;
 }

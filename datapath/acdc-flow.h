@@ -253,10 +253,23 @@ struct acdc_flow6 {
     };
 };
 
+/* The path of a flow, see acdc-plb.h. */
+enum { ACDC_PLB_UNTIL_MASK = (1 << 18) - 1 };
+struct acdc_plb {
+    uint32_t balance;           /* When the round began: twice the marked bytes that
+                                 * were reported, less all of them. */
+    uint32_t path : 8;          /* 0: its packets go as they are. */
+    uint32_t congested : 4;     /* Rounds in a row. */
+    uint32_t begun : 1;         /* 'balance' is known. */
+    uint32_t suspended : 1;     /* Until then, in ACDC_SEEN_UNIT: */
+    uint32_t until : 18;
+};
+
 /* And what only the parameters need that few tenants have: 64 bytes, which in
  * userspace take memory only in flows that use them. */
 struct acdc_flow_more {
-    uint32_t reserved[16];
+    struct acdc_plb plb;
+    uint32_t reserved[14];
 };
 
 /* Bytes, with all parts. */

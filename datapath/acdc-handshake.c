@@ -3,6 +3,7 @@
 /* SYN and SYN-ACK, both ways: a flow begins, the two ends show each other the
  * capability, the window scale is read and where too coarse made finer. */
 
+#include "acdc-plb.h"
 #include "acdc-table.h"
 
 /* What the guest or the peer says in its SYN or SYN-ACK. */
@@ -325,6 +326,7 @@ restart(struct acdc_ctx *ctx, struct acdc_flow *f)
     f->policy_gen = 0;
     f->active = (uint16_t) ctx->now_ms;
     memset(&in->law, 0, sizeof in->law);
+    in->has_more = false;
     acdc_flow_set_state(ctx, f,
                         ctx->dir == ACDC_EGRESS ? ACDC_FLOW_SYN_SENT
                                                 : ACDC_FLOW_SYN_RECEIVED);
@@ -455,6 +457,7 @@ acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     }
     params = acdc_flow_params(ctx, f);
     offer(ctx, f, params, p);
+    acdc_flow_plb_send_syn(ctx, f, params, p);
     acdc_unlock(&f->lock);
 }
 

@@ -273,6 +273,16 @@ acdc_pkt_set_ecn(struct acdc_pkt *p, uint8_t codepoint)
     }
 }
 
+/* Changes the flow label of an IPv6 packet by 'bits', which are of any number but not
+ * all 0 for the label to be another.  No checksum covers it. */
+static inline void
+acdc_pkt_change_label(struct acdc_pkt *p, uint32_t bits)
+{
+    uint8_t *ip = acdc_pkt_ip(p);
+
+    acdc_put32(ip, acdc_get32(ip) ^ (bits & ACDC_IP6_LABEL_MASK));
+}
+
 static inline void
 acdc_pkt_set_reserved(struct acdc_pkt *p, uint8_t bits)
 {

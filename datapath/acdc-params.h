@@ -135,4 +135,13 @@ ACDC_PARAM(14, SMALL_WINDOWS, small_windows, BOOL, 0, 1,
 ACDC_PARAM(15, PACE, pace, BOOL, 0, 1,
            false, COLUMN, NULL, "paced")
 
+/* Whether connections leave a congested or broken path (protective load balancing,
+ * as Linux's <code>net.ipv4.tcp_plb_enabled</code>): after 12 rounds of which at least
+ * half of the bytes were marked, after 3 with nothing in flight, and after a timeout.
+ * What the network's switches choose a path by changes for that: the outer source port
+ * of VXLAN and Geneve, and the flow label of IPv6.  It does nothing for IPv4 without a
+ * tunnel.  The default is <code>false</code>. */
+ACDC_PARAM(16, PLB, plb, BOOL, 0, 1,
+           false, COLUMN, NULL, "PLB")
+
 #undef ACDC_PARAM

@@ -243,6 +243,16 @@ acdc_port_info_nth(const struct acdc *a, unsigned int idx,
 
 /* Dump. -------------------------------------------------------------------- */
 
+/* The path that packets of 'f' take. */
+static uint8_t
+path_of(const struct acdc_flow *f, const struct acdc_params *params)
+{
+    const struct acdc_flow_more *more = acdc_flow_more_if_any(f);
+
+    return params->plb && acdc_params_enforce(params) && more
+           ? (uint8_t) more->plb.path : 0;
+}
+
 /* False if 'f' is dead. */
 static bool
 flow_info(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
@@ -287,6 +297,7 @@ flow_info(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
     fi->sack = f->flags & ACDC_F_SACK;
     fi->rescaled = f->peer_wscale != f->out_wscale;
     fi->resumed = acdc_flow_is_resumed(f);
+    fi->path = path_of(f, params);
     fi->wscale_local = acdc_flow_guest_wscale(f);
     fi->wscale_remote = f->peer_wscale;
     fi->mss = f->mss;

@@ -133,6 +133,7 @@ enum acdc_wire_sizes {
     ACDC_IP4_HLEN = 20,
     ACDC_IP4_FRAGMENT = 0x3fff,     /* More fragments, and the offset. */
     ACDC_IP6_HLEN = 40,
+    ACDC_IP6_LABEL_MASK = 0xfffff,      /* Flow label, of the first word. */
     ACDC_TCP_HLEN = 20,
     ACDC_TCP_HLEN_MAX = 60,
     ACDC_TCP_OPTS_MAX = ACDC_TCP_HLEN_MAX - ACDC_TCP_HLEN,

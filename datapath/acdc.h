@@ -283,6 +283,11 @@ void acdc_host_trim(struct acdc_pkt *p, unsigned int n);
  * is no memory. */
 bool acdc_host_writable(struct acdc_pkt *p);
 
+/* The packet, and what is injected before it, goes another way through the network than
+ * it would by itself, the same for the same 'hash': the outer source port of a tunnel
+ * comes from that. */
+void acdc_host_set_path(struct acdc_pkt *p, uint32_t hash);
+
 /* A new packet of 'len' bytes (zeroed is not required) that goes the same way
  * as 'like', before it.  Returns its first byte to fill, or NULL. */
 uint8_t *acdc_host_inject(struct acdc_pkt *like, unsigned int len);
@@ -387,6 +392,7 @@ struct acdc_flow_info {
     bool sack;
     bool rescaled;
     bool resumed;               /* Taken up again, see acdc-resume.c. */
+    uint8_t path;               /* See acdc-plb.h; 0: that of its packets as they are. */
     int32_t rule;               /* Index as given to acdc_tenant_set() sorted
                                  * by priority, or -1. */
     uint8_t wscale_local, wscale_remote;

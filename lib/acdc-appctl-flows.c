@@ -143,6 +143,7 @@ acdc_appctl_put_flow(struct ds *ds, bool json, const char *type,
     put_integer(ds, json, "wscale_remote", f->wscale_remote);
     put_bool(ds, json, "rescaled", f->rescaled);
     put_bool(ds, json, "resumed", f->resumed);
+    put_integer(ds, json, "path", f->path);
     put_bool(ds, json, "sack", f->sack);
     put_bool(ds, json, "guest_ecn", f->guest_ecn);
     put_integer(ds, json, "idle_ms", f->idle_ms);

@@ -207,6 +207,18 @@ acdc_host_writable(struct acdc_pkt *p OVS_UNUSED)
     return true;
 }
 
+/* The hash is what netdev_tnl_get_src_port() goes by, and Open vSwitch does not compute
+ * one where there is one.  Its caches take any: those of other packets of the connection
+ * are of no use then. */
+void
+acdc_host_set_path(struct acdc_pkt *p, uint32_t hash)
+{
+    struct acdc_injected *injected = p->aux;
+
+    dp_packet_set_rss_hash((struct dp_packet *) p->host, hash);
+    injected->moved = p->host;
+}
+
 /* Returns a packet with room for 'len' bytes from where 'like' is from, since
  * netdev-dpdk expects the packets of a batch to be all mbufs or none, or
  * NULL. */
@@ -264,6 +276,9 @@ acdc_host_inject(struct acdc_pkt *like, unsigned int len)
     dp_packet_reset_cutlen(b);
     acdc_packet_reset_offloads(b);
     b->packet_type = ((const struct dp_packet *) like->host)->packet_type;
+    if (injected->moved == like->host) {
+        dp_packet_set_rss_hash(b, dp_packet_get_rss_hash(injected->moved));
+    }
 
     injected->items[injected->n].packet = b;
     injected->items[injected->n].before = like->host;

@@ -39,6 +39,7 @@ enum {
 struct acdc_way {
 	struct sk_buff *fack;
 	__wsum headers;		/* CHECKSUM_COMPLETE: sum before the edits. */
+	u32 path;		/* Of acdc_host_set_path(), or 0. */
 };
 
 /* Memory. */
@@ -223,6 +224,16 @@ bool acdc_host_writable(struct acdc_pkt *p)
 	return true;
 }
 
+/* What udp_flow_src_port() goes by, as if it were of the guest's socket.  In Open
+ * vSwitch it only says where to look for the mask first, see ovs_flow_tbl_lookup_stats(). */
+void acdc_host_set_path(struct acdc_pkt *p, u32 hash)
+{
+	struct acdc_way *way = p->aux;
+
+	way->path = hash;
+	__skb_set_sw_hash(p->host, hash, true);
+}
+
 uint8_t *acdc_host_inject(struct acdc_pkt *like, unsigned int len)
 {
 	const struct sk_buff *skb = like->host;
@@ -244,6 +255,8 @@ uint8_t *acdc_host_inject(struct acdc_pkt *like, unsigned int len)
 	fack->mark = skb->mark;
 	fack->pkt_type = skb->pkt_type;
 	__vlan_hwaccel_copy_tag(fack, skb);
+	if (way->path)
+		__skb_set_sw_hash(fack, way->path, true);
 	way->fack = fack;
 	return fack->data;
 }

@@ -170,6 +170,13 @@ acdc_host_writable(struct acdc_pkt *p)
     return true;
 }
 
+void
+acdc_host_set_path(struct acdc_pkt *p, uint32_t hash)
+{
+    (void) p;
+    (void) hash;
+}
+
 uint8_t *
 acdc_host_inject(struct acdc_pkt *like, unsigned int len)
 {

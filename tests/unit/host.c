@@ -315,6 +315,14 @@ acdc_host_writable(struct acdc_pkt *pkt)
     return true;
 }
 
+void
+acdc_host_set_path(struct acdc_pkt *pkt, uint32_t hash)
+{
+    struct packet *p = pkt->host;
+
+    p->path = hash;
+}
+
 /* Packets injected before one of a batch. */
 struct injected {
     struct packet *list;
@@ -323,6 +331,7 @@ struct injected {
 uint8_t *
 acdc_host_inject(struct acdc_pkt *like, unsigned int len)
 {
+    const struct packet *original = like->host;
     struct injected *injected = like->aux;
     struct packet **tail = &injected->list;
     struct packet *p;
@@ -331,6 +340,7 @@ acdc_host_inject(struct acdc_pkt *like, unsigned int len)
         return NULL;
     }
     p = packet_new(len, 0);
+    p->path = original->path;
     memset(packet_data(p), 0x5a, len);
     while (*tail) {
         tail = &(*tail)->next;

@@ -22,6 +22,7 @@ struct packet {
     bool gso, csum_partial;
     uint64_t release;           /* From the engine: when it is to leave; 0: at
                                  * once. */
+    uint32_t path;              /* Likewise: acdc_host_set_path(); 0: none. */
     bool shared;                /* 'buf' is another packet's too: writing
                                  * needs a copy. */
 };

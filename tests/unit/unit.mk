@@ -19,6 +19,7 @@ TESTS += \
 	build/unit/test-pace.tap \
 	build/unit/test-packet.tap \
 	build/unit/test-platform.tap \
+	build/unit/test-plb.tap \
 	build/unit/test-policing.tap \
 	build/unit/test-prediction.tap \
 	build/unit/test-recall.tap \
