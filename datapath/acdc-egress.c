@@ -112,6 +112,10 @@ repeat_data(struct acdc_ctx *ctx, struct acdc_flow *f,
         return;
     }
     if (acdc_unlikely(params->plb) && is_by_timer(ctx, f, p)) {
+        if (f->flags & ACDC_F_DOUBT) {
+            /* Again: it was lost. */
+            acdc_flow_plb_suspend(ctx, f);
+        }
         acdc_flow_plb_move(ctx, f);
     }
     if (p->payload) {

@@ -5,6 +5,7 @@ another one, by the flow label of IPv6 and by the outer source port of a tunnel.
 
 from __future__ import annotations
 
+import json
 import struct
 import time
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ class FarTap(Tap):
         super().__init__(ns, name)
         self.kind = kind
         self.outer = Ether(src=FAR_MAC, dst=mac) / IP(src=FAR, dst=OWN)
-        self.ports: list[int] = []  # Outer source ports of what came.
+        self.ports: list[int] = []  # Outer source ports of the IP packets that came.
 
     def send(self, frame: bytes, vnet_hdr: bytes = b"") -> None:
         udp = UDP(sport=50000, dport=UDP_PORT[self.kind], chksum=0)
@@ -48,7 +49,8 @@ class FarTap(Tap):
             source, to = struct.unpack_from("!HH", frame, 34)
             if to == UDP_PORT[self.kind]:
                 assert frame[42:50] == HEADER[self.kind]
-                self.ports.append(source)
+                if frame[62:64] in (b"\x08\x00", b"\x86\xdd"):
+                    self.ports.append(source)
                 return frame[50:]
         return None
 
@@ -65,8 +67,8 @@ class TunnelWire(Wire):
         ovs.add_bridge("br-phy")
         ns.run("ip", "address", "add", f"{OWN}/24", "dev", "br-phy")
         ns.run("ip", "link", "set", "dev", "br-phy", "up")
-        mac = ns.run("cat", "/sys/class/net/br-phy/address").strip()
-        far = FarTap(ns, "phy", self.kind, mac)
+        (device,) = json.loads(ns.run("ip", "-j", "link", "show", "br-phy"))
+        far = FarTap(ns, "phy", self.kind, device["address"])
         ovs.vsctl("add-port", "br-phy", "phy")
         ovs.vsctl(
             *("add-port", bridge, self.uplink_name, "--", "set", "interface", self.uplink_name),
@@ -88,8 +90,7 @@ class TunnelWire(Wire):
 def tunnel(request: pytest.FixtureRequest) -> Iterator[TunnelWire]:
     with Ovs() as ovs:
         wire = TunnelWire(ovs, request.param)
-        wire_works = wire.works
-        wait_for("the tunnel", wire_works, timeout=20, interval=0.2)
+        wait_for("the tunnel", wire.works, timeout=20, interval=0.2)
         time.sleep(0.1)
         wire.uplink.drain()
         wire.reset()
@@ -142,11 +143,9 @@ def test_nothing_else_differs(wire: Wire, ip: Encap) -> None:
     sent = c.from_guest(pattern(c.guest_sent, 500))
     (out,) = wire.egress(sent)
     assert c.info()["path"] == 1
-    same(out, sent, "ecn", "reserved")
+    same(out, sent, "ecn", "reserved", *(["fixed"] if ip.v6 else []))
     if ip.v6:
-        assert out.raw[14:16] == sent[14:16].replace(sent[15:16], bytes([sent[15] | 0x20]), 1) or (
-            label(out) != GUESTS_LABEL
-        )
+        assert label(out) != GUESTS_LABEL
         assert out.raw[18:54] == sent[18:54]
     else:
         assert out.raw[16:24] == sent[16:24]
@@ -173,12 +172,13 @@ def test_timeout(wire: Wire) -> None:
         labels += [label(s) for s in wire.egress(lost)]
     assert labels[0] == GUESTS_LABEL
     assert len(set(labels)) == 4
-    assert (n["repaths"], n["plb_suspended"]) == (3, 0)
-    # Only now it is known that it was lost: no more moves for a minute.
+    assert n["repaths"] == 3
+    # A timeout again, so the first was none for nothing: no more moves for a minute.
+    assert n["plb_suspended"] > 0
     c.guest_nxt += 1000
     c.peer_ack()
     congest(c, 6)
-    assert (n["repaths"], n["plb_suspended"]) == (3, 1)
+    assert n["repaths"] == 3
 
 
 def test_syn_again(wire: Wire) -> None:
@@ -198,12 +198,12 @@ def test_tunnel_port(tunnel: TunnelWire, inner: Encap) -> None:
     n = Counted(tunnel)
     c = Conn(tunnel, inner).open()
     ports = []
+    congest(c, 1)
     for _ in range(20):
         tunnel.far.ports.clear()
         round_trip(c, marked=True)
         c.guest_ack()
-        # What ends each exchange is of another flow.
-        ports.append({p for p, count in ((p, tunnel.far.ports.count(p)) for p in tunnel.far.ports) if count > 2})
+        ports.append(set(tunnel.far.ports))
         congest(c, 2)
     assert all(len(p) == 1 for p in ports)
     assert n["repaths"] == 20
@@ -215,4 +215,5 @@ def test_tunnel_without(tunnel: TunnelWire) -> None:
     c = Conn(tunnel, V4).open()
     tunnel.far.ports.clear()
     congest(c, 20)
-    assert max(tunnel.far.ports.count(p) for p in set(tunnel.far.ports)) == 80
+    assert len(tunnel.far.ports) >= 60
+    assert len(set(tunnel.far.ports)) == 1

@@ -204,6 +204,36 @@ test_timeout(void)
     sim_done(&s);
 }
 
+/* All paths are broken for a time, in which the flow is taken for one that gets nothing by
+ * this port. */
+static void
+test_outage(void)
+{
+    struct sim s;
+    unsigned int i;
+
+    begin(&s, false, true);
+    sim_round_trip(&s, 0);
+    sim_lose_data(&s, MSS);
+    for (i = 0; i < 6; i++) {
+        s.now += 250 * SIM_MS;
+        s.guest[0].snd_nxt -= MSS;
+        sim_lose_data(&s, MSS);
+    }
+    is_u64(n_moves(&s), 6, "each timeout moves it");
+    is_u64(sim_counter(&s, 0, ACDC_C_UNHEARD), 1, "no more feedback");
+    s.guest[0].snd_nxt -= MSS;
+    sim_data(&s, 0, MSS, false);
+    packet_free_list(sim_ack(&s, 1));
+    for (i = 0; i < 50; i++) {
+        s.now += 1000 * SIM_MS;
+        sim_round_trip(&s, 1);
+    }
+    ok(sim_info_of(&s, 0).capable, "feedback again");
+    is_u64(n_moves(&s), 6, "congestion does not move it for 60 s");
+    sim_done(&s);
+}
+
 /* The path broke with the connection's last packet. */
 static void
 test_fin(void)
@@ -359,6 +389,7 @@ main(void)
     test_idle();
     test_off();
     test_timeout();
+    test_outage();
     test_fin();
     test_handshake();
     test_packets(false);
