@@ -59,6 +59,11 @@ ACDC_COUNTER(PACED_UNHELD,      "paced_unheld",      "round-trip times that show
 ACDC_COUNTER(REPATHS,           "repaths",           "times a connection moved to another path, after congestion or a timeout")
 ACDC_COUNTER(PLB_SUSPENDED,     "plb_suspended",     "timeouts after which congestion does not move a connection for one to two minutes")
 
+/* Tail probes. */
+ACDC_COUNTER(TAIL_PROBES,       "tail_probes",       "last segments sent again as nothing acknowledged them")
+ACDC_COUNTER(TAIL_SPURIOUS,     "tail_spurious",     "of these, segments that the other end had already")
+ACDC_COUNTER(TAIL_NO_ROOM,      "tail_no_room",      "last segments not kept for that, as too many were or there was no memory")
+
 /* Enforcement. */
 ACDC_COUNTER(WINDOW_REWRITTEN,  "window_rewritten",  "receive windows made smaller on the way to the guest")
 ACDC_COUNTER(SOLICITED,         "solicited",         "data packets given CWR so that the far guest acknowledges them at once")

@@ -6,6 +6,7 @@
 #include "acdc-group.h"
 #include "acdc-pace.h"
 #include "acdc-plb.h"
+#include "acdc-tail.h"
 
 /* A guest must not be able to forge feedback: what looks like ours goes. */
 static bool
@@ -48,6 +49,7 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
                     const struct acdc_pkt *p, uint32_t end)
 {
     struct acdc_facts facts;
+    bool timed_out;
 
     ACDC_COUNT(ctx, RETRANSMITS, 1);
     if (acdc_pkt_ip_len(p) + ACDC_OPT_FB_LEN > ACDC_PATH_MIN) {
@@ -57,12 +59,14 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
         /* Lost, or waiting for an ACK: two segments can bear both. */
         acdc_flow_note_delay(ctx, f, params);
     }
+    timed_out = is_by_timer(ctx, f, p);
     if (f->flags & ACDC_F_DOUBT) {
+        acdc_tail_forget_probe(f, timed_out);
         return;
     }
     f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;     /* Karn's rule. */
     acdc_flow_facts(ctx, f, params, &facts);
-    if (is_by_timer(ctx, f, p)) {
+    if (timed_out) {
         if ((f->flags & (ACDC_F_CAPABLE | ACDC_F_FIN_GUEST))
             == ACDC_F_CAPABLE) {
             f->flags |= ACDC_F_DOUBT;
@@ -559,6 +563,10 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     }
     if (f->flags & ACDC_F_CAPABLE) {
         dress(ctx, f, params, p);
+        if (acdc_unlikely(params->tail_probe) && p->payload
+            && ctx->acdc->keeps) {
+            acdc_tail_keep(ctx, f, params, p, last);
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include "acdc-parse.h"
 #include "acdc-table.h"
+#include "acdc-tail.h"
 
 static inline void
 clear_counters(struct acdc_ctx *ctx)
@@ -124,6 +125,8 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
     if (dir == ACDC_EGRESS) {
         parse(&ctx, pkts, n, ACDC_EGRESS);
         acdc_egress(&ctx, pkts, n);
+    } else if (acdc_unlikely(dir == ACDC_TAIL)) {
+        acdc_tail(&ctx, pkts, n);
     } else {
         parse(&ctx, pkts, n, ACDC_INGRESS);
         acdc_ingress(&ctx, pkts, n);

@@ -5,6 +5,7 @@
 
 #include "acdc-pace.h"
 #include "acdc-plb.h"
+#include "acdc-tail.h"
 
 /* Which parameters. -------------------------------------------------------- */
 
@@ -240,6 +241,7 @@ acdc_flow_shows_loss(const struct acdc_ctx *ctx, struct acdc_flow *f,
     unsigned int n = f->dupacks + duplicate;
 
     if (p->opt_flags & ACDC_O_SACK) {
+        acdc_tail_note_sack(f, p);
         n = seq_after(acdc_pkt_sack_edge(p, f->snd_una, f->snd_nxt),
                       f->snd_una + ACDC_DUPTHRESH * (uint32_t) f->mss)
             ? ACDC_DUPTHRESH

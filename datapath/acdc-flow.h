@@ -269,7 +269,16 @@ struct acdc_plb {
  * userspace take memory only in flows that use them. */
 struct acdc_flow_more {
     struct acdc_plb plb;
-    uint32_t reserved[14];
+    /* acdc-tail.h. */
+    uint32_t tail_end;          /* Sequence number after what is kept. */
+    uint32_t tail_due;          /* When that is asked for, microseconds. */
+    uint32_t tail_una;          /* SND.UNA when that was last put off. */
+    bool tail_kept : 1;         /* Something is kept, which nobody has acknowledged by
+                                 * SACK. */
+    bool tail_probed : 1;       /* With ACDC_F_DOUBT: because of a probe. */
+    bool tail_alone : 1;        /* It was of the only segment in flight. */
+    uint8_t tail_delays : 2;    /* How often the other end already had such a one. */
+    uint32_t reserved[10];
 };
 
 /* Bytes, with all parts. */

@@ -253,10 +253,7 @@ tell_law(const struct steps *s, uint32_t acked, uint32_t delivered,
     acdc_flow_facts(s->ctx, f, s->params, &facts);
     facts.window = window_of_data(s);
     if ((f->flags & ACDC_F_DOUBT) && (acked || loss)) {
-        f->flags &= ~(uint32_t) ACDC_F_DOUBT;
-        if (more_lost) {
-            acdc_flow_timeout(s->ctx, f, &facts);
-        }
+        acdc_flow_settle_doubt(s->ctx, f, &facts, more_lost);
     }
     if (acked || s->total || delivered) {
         facts.acked = acked;

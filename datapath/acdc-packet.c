@@ -61,6 +61,22 @@ acdc_pkt_sack_edge(const struct acdc_pkt *p, uint32_t una, uint32_t nxt)
     return edge;
 }
 
+bool
+acdc_pkt_sacks(const struct acdc_pkt *p, uint32_t seq)
+{
+    const uint8_t *opt = acdc_pkt_tcp(p) + p->sack_ofs;
+    unsigned int i;
+
+    for (i = 2; (p->opt_flags & ACDC_O_SACK) && i + 8 <= opt[1]; i += 8) {
+        uint32_t left = acdc_get32(opt + i);
+
+        if (seq - left < acdc_get32(opt + i + 4) - left) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Of (una, nxt], '*n_blocks' blocks. */
 static uint32_t
 sum_sacked(const struct acdc_pkt *p, uint32_t una, uint32_t nxt,

@@ -135,13 +135,24 @@ ACDC_PARAM(14, SMALL_WINDOWS, small_windows, BOOL, 0, 1,
 ACDC_PARAM(15, PACE, pace, BOOL, 0, 1,
            false, COLUMN, NULL, "paced")
 
+/* Microseconds after which the last segment of what a connection has in flight is
+ * sent once more if nothing acknowledges it: the guest then learns of a loss
+ * without waiting for its own timer, of 200 ms or more.  Use the least
+ * retransmission timeout that the fabric allows: the sum of the links' latencies and
+ * of the times in which the switches send a full buffer.  Connections with a
+ * round-trip time of more than half of it wait for two of these, and for the other
+ * guest's delayed ACKs once these were seen.  Only where both ends have AC/DC.  0,
+ * the default, means never. */
+ACDC_PARAM(16, TAIL_PROBE, tail_probe, INTEGER, 0, 1000000,
+           0, COLUMN, NULL, "tail probe after %s us")
+
 /* Whether connections leave a congested or broken path (protective load balancing,
  * as Linux's <code>net.ipv4.tcp_plb_enabled</code>): after 12 rounds of which at least
  * half of the bytes were marked, after 3 with nothing in flight, and after a timeout.
  * What the network's switches choose a path by changes for that: the outer source port
  * of VXLAN and Geneve, and the flow label of IPv6.  It does nothing for IPv4 without a
  * tunnel.  The default is <code>false</code>. */
-ACDC_PARAM(16, PLB, plb, BOOL, 0, 1,
+ACDC_PARAM(17, PLB, plb, BOOL, 0, 1,
            false, COLUMN, NULL, "PLB")
 
 #undef ACDC_PARAM

@@ -26,11 +26,12 @@ struct acdc {
     uint32_t evict_hand;        /* Bucket; 'lock'. */
     uint32_t sweep_hand;        /* Bucket; configuration thread. */
     uint16_t gen;               /* Last acdc_policy.gen; likewise. */
-    bool holds;                 /* acdc_set_holds(). */
+    bool holds, keeps;          /* acdc_set_holds(), acdc_set_keeps(). */
     uint32_t n_refs;            /* Ports not yet freed, and 1 until
                                  * acdc_destroy(); 'lock'. */
     acdc_a32 max_flows, idle_timeout_ms, exid;
     acdc_count_t n_flows, n_flows6, n_closed, n_half_open, n_tenants;
+    acdc_count_t n_tails;       /* What the host keeps. */
     struct acdc_tenant *tenants;
     struct acdc_port *ports;
     struct acdc_port_dir *port_dir;     /* RCU; NULL until a port is bound. */
@@ -407,6 +408,10 @@ void acdc_flow_loss(struct acdc_ctx *, struct acdc_flow *,
 /* The guest's retransmission timer expired, and not for nothing. */
 void acdc_flow_timeout(struct acdc_ctx *, struct acdc_flow *,
                        const struct acdc_facts *);
+
+/* acdc-tail.c.  An ACK tells whether more was lost, which ACDC_F_DOUBT waits for. */
+void acdc_flow_settle_doubt(struct acdc_ctx *, struct acdc_flow *,
+                            const struct acdc_facts *, bool more_lost);
 
 /* acdc-unseen.c: the directions of a connection that go different ways; the flow's
  * lock held. */

@@ -113,8 +113,9 @@ struct acdc_tenant_config {
 
 /* Returns an engine, or NULL without memory.  'cfg' NULL: defaults. */
 struct acdc *acdc_create(const struct acdc_config *cfg);
-/* The host heeds ACDC_HOLD.  Before there is a port. */
+/* The host heeds ACDC_HOLD, and acdc_pkt.keep_len.  Before there is a port. */
 void acdc_set_holds(struct acdc *);
+void acdc_set_keeps(struct acdc *);
 /* Frees everything.  No thread may be inside acdc_process(). */
 void acdc_destroy(struct acdc *);
 /* Takes effect at once; a lower max_flows evicts no active flow.  Returns 0
@@ -152,7 +153,11 @@ int acdc_port_unbind(struct acdc *, uint32_t port_no);
 
 /* Packets. ---------------------------------------------------------------- */
 
-enum acdc_dir { ACDC_EGRESS, ACDC_INGRESS };
+enum acdc_dir {
+    ACDC_EGRESS,
+    ACDC_INGRESS,
+    ACDC_TAIL,                  /* What was kept, see acdc_pkt.keep_len. */
+};
 
 enum acdc_verdict {
     ACDC_PASS,                  /* Go on with the packet, edited or not. */
@@ -193,6 +198,7 @@ struct acdc_pkt {
                                  * offload. */
     uint8_t writable;           /* ACDC_W_*: whether headers are private,
                                  * updated. */
+    uint16_t keep_len, keep_time;       /* Set by the engine, see below. */
     void *host;                 /* The host's packet. */
     void *aux;                  /* For acdc_host_*(). */
 
@@ -207,6 +213,14 @@ struct acdc_pkt {
     uint8_t tcp_hlen;           /* Bytes, with options. */
     uint8_t reason;             /* The counter that says why not understood. */
     uint16_t l4_ofs;            /* Where TCP begins, or as far as was read. */
+
+    /* Tail probes.  If 'keep_len' is not 0 the host makes a copy of the packet as it
+     * leaves, with the last 'keep_len' bytes of its payload, by acdc_tail_cut(), and
+     * shows that with ACDC_TAIL to acdc_process(), as a packet of that port,
+     * 'keep_time' times ACDC_KEEP_US microseconds after the packet leaves.  The
+     * verdict is ACDC_PASS to send it, as what acdc_host_inject() makes, ACDC_DROP,
+     * or ACDC_HOLD: the copy stays, and is asked for again at 'release'.  A host
+     * that cannot keep it calls acdc_tail_lost(). */
 
     /* The engine's own: only acdc-packet.h says what. */
     union {
@@ -231,6 +245,7 @@ acdc_pkt_init(struct acdc_pkt *p, uint8_t *data, uint32_t len, uint32_t hlen)
     p->edited = false;
     p->ip_version = p->reason = p->tcp_hlen = p->kind = 0;
     p->l4_ofs = 0;
+    p->keep_len = 0;
     p->opaque[0] = 0;
     p->writable = ACDC_W_UNKNOWN;
 }
@@ -240,6 +255,17 @@ acdc_pkt_init(struct acdc_pkt *p, uint8_t *data, uint32_t len, uint32_t hlen)
 #define ACDC_BATCH_MAX 32
 void acdc_process(struct acdc_port *port, enum acdc_dir dir,
                   struct acdc_pkt *pkts, unsigned int n, uint64_t now);
+
+enum { ACDC_KEEP_US = 16 };             /* Unit of acdc_pkt.keep_time. */
+/* Edits the headers of a copy of 'p', at 'data', of whose payload only the last
+ * 'p->keep_len' bytes are there. */
+void acdc_tail_cut(const struct acdc_pkt *p, uint8_t *data);
+/* Bytes of the payload that are not. */
+uint32_t acdc_tail_skip(const struct acdc_pkt *p);
+/* The host has no room for what it is to keep, or loses it before its time. */
+void acdc_tail_lost(struct acdc_port *);
+/* How much the host may have to keep for all ports, and for one. */
+enum { ACDC_TAILS_MAX = 16384, ACDC_TAILS_PORT = 1024 };
 
 /* What the host provides for acdc_process(); for memory and time see
  * acdc-platform.h. */

@@ -355,6 +355,30 @@ acdc_host_seed(void)
     return 0x5eed;
 }
 
+/* What the host keeps of 'p', which leaves. */
+static void
+keep(struct packet *p, const struct acdc_pkt *pkt, uint64_t now)
+{
+    uint32_t headers = (uint32_t) pkt->l4_ofs + pkt->tcp_hlen;
+    struct packet *kept;
+
+    p->kept = NULL;
+    if (!pkt->keep_len) {
+        return;
+    }
+    kept = packet_new(headers + pkt->keep_len, 0);
+    memcpy(packet_data(kept), packet_data(p), headers);
+    memcpy(packet_data(kept) + headers,
+           packet_data(p) + headers + acdc_tail_skip(pkt), pkt->keep_len);
+    acdc_tail_cut(pkt, packet_data(kept));
+    kept->l3_ofs = p->l3_ofs;
+    kept->ethertype = p->ethertype;
+    kept->csum_partial = pkt->csum_partial;
+    p->kept = kept;
+    p->kept_until = (pkt->verdict == ACDC_HOLD ? pkt->release : now)
+                    + (uint64_t) pkt->keep_time * ACDC_KEEP_US * 1000;
+}
+
 struct packet *
 host_process(struct acdc_port *port, enum acdc_dir dir, struct packet *list,
              uint64_t now)
@@ -406,6 +430,7 @@ host_process(struct acdc_port *port, enum acdc_dir dir, struct packet *list,
                 continue;
             }
             p->release = pkts[i].verdict == ACDC_HOLD ? pkts[i].release : 0;
+            keep(p, &pkts[i], now);
             if (pkts[i].verdict != ACDC_DROP) {
                 *tail = p;
                 tail = &p->next;
@@ -442,6 +467,7 @@ packet_clone(const struct packet *p)
     *clone = *p;
     clone->buf = buf;
     clone->next = NULL;
+    clone->kept = NULL;
     clone->shared = false;
     return clone;
 }
@@ -450,6 +476,7 @@ void
 packet_free(struct packet *p)
 {
     if (p) {
+        packet_free(p->kept);
         if (!p->shared) {
             free(p->buf);
         }

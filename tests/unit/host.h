@@ -23,6 +23,9 @@ struct packet {
     uint64_t release;           /* From the engine: when it is to leave; 0: at
                                  * once. */
     uint32_t path;              /* Likewise: acdc_host_set_path(); 0: none. */
+    struct packet *kept;        /* From the engine: what is to be kept for a tail
+                                 * probe, and ... */
+    uint64_t kept_until;        /* ... until when. */
     bool shared;                /* 'buf' is another packet's too: writing
                                  * needs a copy. */
 };

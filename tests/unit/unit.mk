@@ -25,6 +25,7 @@ TESTS += \
 	build/unit/test-recall.tap \
 	build/unit/test-resume.tap \
 	build/unit/test-table.tap \
+	build/unit/test-tail.tap \
 	build/unit/test-threads.tap \
 	build/unit/test-told.tap \
 	build/unit/test-transfer.tap \

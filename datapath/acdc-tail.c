@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+
+#include "acdc-parse.h"
+#include "acdc-table.h"
+#include "acdc-tail.h"
+
+enum {
+    ACDC_TAIL_MOST_US = 1000000,        /* A guest's own timer is not later. */
+    ACDC_TAIL_EARLY_US = 8,     /* So much before its time a host may ask. */
+};
+
+void
+acdc_set_keeps(struct acdc *a)
+{
+    a->keeps = true;
+}
+
+/* How long to wait, or 0 for ever.  A single segment may wait for the other guest's
+ * delayed ACK.  That is not measured: a probe would end it.  But each probe that was
+ * of no use makes the next one later, past the 40 ms of Linux first, then past the
+ * 200 ms of others, and the third is the last. */
+static uint32_t
+wait_us(const struct acdc_flow *f, const struct acdc_flow_more *more,
+        const struct acdc_params *params)
+{
+    static const uint32_t delays[4] = { 0, 50000, 250000, ACDC_TAIL_MOST_US };
+    uint32_t rtts = acdc_flow_in(f)->srtt_us8 / 4;      /* Two. */
+    uint32_t us = params->tail_probe > rtts ? params->tail_probe : rtts;
+
+    if (f->snd_nxt - f->snd_una <= f->mss) {
+        us += delays[more->tail_delays];
+    }
+    return rtts && us < ACDC_TAIL_MOST_US ? us : 0;
+}
+
+/* Of payload that is segmented later, the last segment; 0 if that cannot be. */
+static uint16_t
+last_segment(const struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    if (p->payload <= f->mss) {
+        return (uint16_t) p->payload;
+    }
+    return p->csum_partial ? (uint16_t) ((p->payload - 1) % f->mss + 1) : 0;
+}
+
+/* Whether the host may keep one more. */
+static bool
+has_room(struct acdc_ctx *ctx)
+{
+    if (acdc_count_read(&ctx->port->n_tails) >= ACDC_TAILS_PORT
+        || acdc_count_read(&ctx->acdc->n_tails) >= ACDC_TAILS_MAX) {
+        ACDC_COUNT(ctx, TAIL_NO_ROOM, 1);
+        return false;
+    }
+    acdc_count_add(&ctx->port->n_tails, 1);
+    acdc_count_add(&ctx->acdc->n_tails, 1);
+    return true;
+}
+
+static void
+give_back(struct acdc *a, struct acdc_port *port)
+{
+    acdc_count_add(&port->n_tails, -1);
+    acdc_count_add(&a->n_tails, -1);
+}
+
+void
+acdc_tail_lost(struct acdc_port *port)
+{
+    const struct acdc_tenant *tenant = port->owner;
+
+    acdc_a64_add(&tenant->slots[acdc_slot()].counters[ACDC_C_TAIL_NO_ROOM], 1);
+    give_back(port->acdc, port);
+}
+
+/* Whether the flow's tail is to be probed, and now. */
+static bool
+is_probed(const struct acdc_flow *f, const struct acdc_params *params)
+{
+    const uint32_t flags = ACDC_F_LAW | ACDC_F_CAPABLE | ACDC_F_EDGE;
+
+    return params->tail_probe && acdc_params_enforce(params)
+           && (f->flags & flags) == flags
+           && (f->state == ACDC_FLOW_ESTABLISHED
+               || f->state == ACDC_FLOW_CLOSING)
+           && acdc_flow_in(f)->peer_window;
+}
+
+void
+acdc_tail_keep(struct acdc_ctx *ctx, struct acdc_flow *f,
+               const struct acdc_params *params, struct acdc_pkt *p,
+               uint32_t last)
+{
+    struct acdc_flow_more *more = acdc_flow_more(f);
+    uint32_t end = acdc_pkt_end(p);
+    bool again = !seq_after(end, last);
+    uint64_t leaves = p->verdict == ACDC_HOLD ? p->release : ctx->now;
+    uint32_t units;
+
+    if (!again && !(p->tcp_flags & (ACDC_TCP_PSH | ACDC_TCP_FIN))
+        && more->tail_kept && seq_after(more->tail_end, f->snd_una)) {
+        return;
+    }
+    units = (wait_us(f, more, params) + ACDC_KEEP_US - 1) / ACDC_KEEP_US;
+    /* Not what the peer will not take, nor a probe of its window. */
+    if (!units || !is_probed(f, params) || !seq_after(end, f->snd_una)
+        || seq_after(end, f->snd_nxt) || seq_after(end, f->peer_edge + 1)) {
+        return;
+    }
+    p->keep_len = last_segment(f, p);
+    if (!p->keep_len) {
+        return;
+    }
+    if (!has_room(ctx)) {
+        p->keep_len = 0;
+        return;
+    }
+    p->keep_time = (uint16_t) units;
+    more->tail_end = end;
+    more->tail_una = f->snd_una;
+    more->tail_due = (uint32_t) acdc_div64(leaves, 1000) + units * ACDC_KEEP_US;
+    more->tail_kept = true;
+}
+
+uint32_t
+acdc_tail_skip(const struct acdc_pkt *p)
+{
+    return p->payload - p->keep_len;
+}
+
+void
+acdc_tail_cut(const struct acdc_pkt *p, uint8_t *data)
+{
+    uint8_t *ip = data + p->l3_ofs, *tcp = data + p->l4_ofs;
+    uint32_t skip = acdc_tail_skip(p);
+    uint16_t less = (uint16_t) ~skip;           /* Ones' complement. */
+
+    if (!skip) {
+        return;
+    }
+    if (p->ip_version == 4) {
+        acdc_put16(ip + 2, (uint16_t) (acdc_get16(ip + 2) - skip));
+        acdc_csum_apply(ip + 10, ACDC_BE16(less));
+    } else {
+        acdc_put16(ip + 4, (uint16_t) (acdc_get16(ip + 4) - skip));
+    }
+    acdc_put32(tcp + 4, p->seq + skip);
+    tcp[13] &= (uint8_t) ~ACDC_TCP_CWR;
+    /* The sum of the pseudo header, as it is partial. */
+    acdc_store16(tcp + 16, acdc_csum_fold((uint32_t) acdc_load16(tcp + 16)
+                                          + ACDC_BE16(less)));
+}
+
+/* It goes.  The other end will count it, of what the guest sent the timing says
+ * nothing any more (Karn's rule), and the next ACK tells what was lost. */
+static void
+probe(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_more *more,
+      const struct acdc_pkt *p)
+{
+    struct acdc_flow_in *in = acdc_flow_in(f);
+
+    ACDC_COUNT(ctx, TAIL_PROBES, 1);
+    more->tail_kept = false;
+    in->tx_beyond += p->payload;
+    acdc_law_keep_cut(&in->law);
+    f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;
+    if (!(f->flags & (ACDC_F_DOUBT | ACDC_F_FIN_GUEST))) {
+        f->flags |= ACDC_F_DOUBT;
+        more->tail_probed = true;
+        more->tail_alone = f->snd_nxt - f->snd_una <= f->mss;
+    }
+}
+
+/* What becomes of a kept packet of 'f', whose lock is held. */
+static void
+decide(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
+{
+    struct acdc_flow_more *more = acdc_flow_more_if_any(f);
+    const struct acdc_params *params;
+    uint32_t wait;
+
+    if (!more || !more->tail_kept || more->tail_end != acdc_pkt_end(p)
+        || (int32_t) (more->tail_due - ctx->now_us) > ACDC_TAIL_EARLY_US) {
+        return;                 /* There is a newer one. */
+    }
+    /* With another policy it would have another mark. */
+    params = acdc_policy_params(ctx->policy, f->rule);
+    if (!acdc_flow_has_policy(f, ctx->policy) || !is_probed(f, params)
+        || !seq_after(more->tail_end, f->snd_una)
+        || seq_after(more->tail_end, f->snd_nxt)) {
+        more->tail_kept = false;
+        return;
+    }
+    wait = wait_us(f, more, params);
+    if (wait && f->snd_una != more->tail_una) {
+        /* ACKs came: from now on. */
+        more->tail_una = f->snd_una;
+        more->tail_due = ctx->now_us + wait;
+        p->release = ctx->now + (uint64_t) wait * 1000;
+        p->verdict = ACDC_HOLD;
+        return;
+    }
+    probe(ctx, f, more, p);
+    p->verdict = ACDC_PASS;
+}
+
+void
+acdc_tail(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n)
+{
+    struct acdc_pkt *p;
+
+    ctx->dir = ACDC_EGRESS;
+    for (p = pkts; p < pkts + n; p++) {
+        struct acdc_flow *f = NULL;
+
+        p->verdict = ACDC_DROP;
+        if (acdc_pkt_parse(p, ctx->exid)) {
+            acdc_table_set_key(ctx, p, ACDC_EGRESS);
+            f = acdc_flow_find(ctx, p);
+        }
+        if (f) {
+            acdc_lock(&f->lock);
+            if (!(f->flags & ACDC_F_DEAD)) {
+                decide(ctx, f, p);
+            }
+            acdc_unlock(&f->lock);
+        }
+        if (p->verdict != ACDC_HOLD) {
+            give_back(ctx->acdc, ctx->port);
+        }
+    }
+}
+
+void
+acdc_flow_settle_doubt(struct acdc_ctx *ctx, struct acdc_flow *f,
+                       const struct acdc_facts *facts, bool more_lost)
+{
+    struct acdc_flow_more *more = acdc_flow_more_if_any(f);
+    bool probed = more && more->tail_probed;
+
+    f->flags &= ~(uint32_t) ACDC_F_DOUBT;
+    if (probed) {
+        more->tail_probed = false;
+    }
+    if (more_lost && probed) {
+        /* What the probe repaired is a loss all the same (RFC 8985 section 7.4). */
+        acdc_flow_in(f)->reorders = false;
+        more->tail_delays -= more->tail_alone && more->tail_delays;
+        acdc_flow_loss(ctx, f, facts);
+    } else if (more_lost) {
+        acdc_flow_timeout(ctx, f, facts);
+    } else if (probed) {
+        ACDC_COUNT(ctx, TAIL_SPURIOUS, 1);
+        more->tail_delays += more->tail_alone && more->tail_delays < 3;
+    }
+}
