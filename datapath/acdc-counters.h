@@ -64,6 +64,11 @@ ACDC_COUNTER(TAIL_PROBES,       "tail_probes",       "last segments sent again a
 ACDC_COUNTER(TAIL_SPURIOUS,     "tail_spurious",     "of these, segments that the other end had already")
 ACDC_COUNTER(TAIL_NO_ROOM,      "tail_no_room",      "last segments not kept for that, as too many were or there was no memory")
 
+/* Timing. */
+ACDC_COUNTER(TIMED,             "timed",             "data packets marked for the other end to report when they came")
+ACDC_COUNTER(REPORTS,           "reports",           "reports of such packets, from which the network's delay was taken")
+ACDC_COUNTER(REPORTS_IGNORED,   "reports_ignored",   "reports of other packets than the last marked one, or of impossible times")
+
 /* Enforcement. */
 ACDC_COUNTER(WINDOW_REWRITTEN,  "window_rewritten",  "receive windows made smaller on the way to the guest")
 ACDC_COUNTER(SOLICITED,         "solicited",         "data packets given CWR so that the far guest acknowledges them at once")

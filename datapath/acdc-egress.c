@@ -7,6 +7,7 @@
 #include "acdc-pace.h"
 #include "acdc-plb.h"
 #include "acdc-tail.h"
+#include "acdc-timing.h"
 
 /* A guest must not be able to forge feedback: what looks like ours goes. */
 static bool
@@ -131,8 +132,7 @@ repeat_data(struct acdc_ctx *ctx, struct acdc_flow *f,
  * what that says. */
 static inline void
 follow_data(struct acdc_ctx *ctx, struct acdc_flow *f,
-            const struct acdc_params *params, const struct acdc_pkt *p,
-            uint32_t end)
+            const struct acdc_params *params, struct acdc_pkt *p, uint32_t end)
 {
     struct acdc_facts facts;
 
@@ -165,6 +165,9 @@ follow_data(struct acdc_ctx *ctx, struct acdc_flow *f,
                 f->rtt_us = ctx->now_us & 0xffffff;
                 acdc_flow_in(f)->timed_held = false;
                 ctx->timed = p;
+                if (acdc_unlikely(acdc_flow_in(f)->has_more)) {
+                    acdc_timing_mark(ctx, f, params, p);
+                }
             }
         }
         f->snd_nxt = end;
@@ -312,23 +315,23 @@ may_be_fragmented(const struct acdc_pkt *p)
     return p->ip_version == 4 && !(acdc_pkt_ip(p)[6] & 0x40);
 }
 
-/* Whether data with feedback is no larger than this port's MTU, than what is known
+/* Whether data with 'len' bytes of option is no larger than this port's MTU, than what is known
  * of paths, and than a full segment: the other end, or the path to it, may have a
  * smaller MTU. */
 static bool
 has_room_on_path(const struct acdc_ctx *ctx, const struct acdc_flow *f,
-                 const struct acdc_pkt *p)
+                 const struct acdc_pkt *p, unsigned int len)
 {
     uint32_t full = ACDC_TCP_HLEN + (uint32_t) f->mss
                     + acdc_pkt_timestamps_len(p);
 
-    return !p->gso && p->tcp_hlen + p->payload + ACDC_OPT_FB_LEN <= full
-           && acdc_pkt_mtu_len(p) + ACDC_OPT_FB_LEN
+    return !p->gso && p->tcp_hlen + p->payload + len <= full
+           && acdc_pkt_mtu_len(p) + len
               <= acdc_a32_read(&ctx->port->mtu)
            && ((!acdc_flow_avoids_pack(f) && !may_be_fragmented(p))
-               || acdc_pkt_ip_len(p) + ACDC_OPT_FB_LEN <= ACDC_PATH_MIN)
+               || acdc_pkt_ip_len(p) + len <= ACDC_PATH_MIN)
            && acdc_path_has_room(ctx, acdc_pkt_ip_len(p),
-                                 acdc_pkt_ip_len(p) + ACDC_OPT_FB_LEN);
+                                 acdc_pkt_ip_len(p) + len);
 }
 
 /* Whether 'p' may have to report something: news come with data. */
@@ -337,6 +340,36 @@ may_report(const struct acdc_flow *f, const struct acdc_pkt *p)
 {
     return (p->tcp_flags & (ACDC_TCP_ACK | ACDC_TCP_RST)) == ACDC_TCP_ACK
            && (f->rx_pending || !p->payload);
+}
+
+/* Feedback that is a report of a marked segment: on what goes anyway, else in a FACK at
+ * once.  False if there can be neither. */
+static bool
+add_report(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
+           uint8_t ecn, uint8_t reserved)
+{
+    uint8_t opt[ACDC_OPT_REPORT_LEN];
+    bool fits = acdc_pkt_room(p) >= sizeof opt
+                && (acdc_pkt_is_pure_ack(p)
+                    || (p->verdict == ACDC_PASS
+                        && has_room_on_path(ctx, f, p, sizeof opt)));
+    bool sent;
+
+    if (!fits && acdc_pkt_has_ip_options(p)) {
+        return false;
+    }
+    acdc_timing_put(ctx, f, opt);
+    sent = fits ? acdc_pkt_add_option(p, opt, sizeof opt)
+                : acdc_pkt_send_options(p, acdc_flow_ack_number(f, p), opt,
+                                        sizeof opt, ecn, reserved);
+    if (!sent) {
+        ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
+        return true;
+    }
+    acdc_count(ctx, fits ? ACDC_C_PACK_SENT : ACDC_C_FACK_SENT, 1);
+    acdc_flow_in(f)->to_report = false;
+    acdc_flow_note_reported(f);
+    return true;
 }
 
 /* Reports to the sending side what arrived here: on a pure ACK always, on
@@ -348,8 +381,13 @@ add_feedback(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
     uint32_t pending = f->rx_pending;
     bool pure = acdc_pkt_is_pure_ack(p);
 
+    if (acdc_unlikely(p->opt_flags & ACDC_O_REPORT)
+        && add_report(ctx, f, p, ecn, reserved)) {
+        return;
+    }
     if (acdc_pkt_room(p) >= ACDC_OPT_FB_LEN
-        && (pure || (p->verdict == ACDC_PASS && has_room_on_path(ctx, f, p)))) {
+        && (pure || (p->verdict == ACDC_PASS
+                     && has_room_on_path(ctx, f, p, ACDC_OPT_FB_LEN)))) {
         if (!pure && !pending) {
             return;
         }
@@ -438,7 +476,7 @@ dress(struct acdc_ctx *ctx, struct acdc_flow *f,
         ecn = ACDC_ECN_ECT0;
         ACDC_COUNT(ctx, MARKED_ECT, 1);
     }
-    if (!p->payload && !(p->opt_flags & ACDC_O_FLAGS)
+    if (!p->payload && !(p->opt_flags & (ACDC_O_FLAGS | ACDC_O_REPORT))
         && acdc_pkt_dress_ack(p, ctx->exid, f->rx_ce, f->rx_total, ecn,
                               reserved)) {
         ACDC_COUNT(ctx, PACK_SENT, 1);
@@ -508,9 +546,16 @@ static ACDC_NOINLINE void
 egress_rare(struct acdc_ctx *ctx, struct acdc_flow *f,
             const struct acdc_params *params, struct acdc_pkt *p, uint32_t last)
 {
+    const struct acdc_flow_in *in = acdc_flow_in(f);
+
     acdc_flow_note_end(ctx, f, p, last);
-    if (f->flags & ACDC_F_ANSWER) {
+    if (in->asked) {
         acdc_resume_answer(ctx, f, params, p);
+    } else if (in->to_report && acdc_timing_is_due(ctx, f)) {
+        p->opt_flags |= ACDC_O_REPORT;
+    }
+    if (!in->asked && !in->to_report) {
+        f->flags &= ~(uint32_t) ACDC_F_TODO;
     }
 }
 
@@ -558,7 +603,7 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     }
     if (acdc_unlikely((p->tcp_flags & (ACDC_TCP_FIN | ACDC_TCP_RST))
                       || (f->flags & (ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER
-                                      | ACDC_F_ANSWER)))) {
+                                      | ACDC_F_TODO)))) {
         egress_rare(ctx, f, params, p, last);
     }
     if (f->flags & ACDC_F_CAPABLE) {

@@ -6,6 +6,7 @@
 #include "acdc-pace.h"
 #include "acdc-plb.h"
 #include "acdc-tail.h"
+#include "acdc-timing.h"
 
 /* Which parameters. -------------------------------------------------------- */
 
@@ -57,7 +58,7 @@ acdc_flow_new_params(const struct acdc_ctx *ctx, struct acdc_flow *f)
     params = acdc_policy_params(ctx->policy, f->rule);
     f->flags &= ~(uint32_t) ACDC_F_PLAIN;
     if (acdc_params_enforce(params) && params->algorithm != ACDC_ALG_NONE
-        && !params->small_windows) {
+        && !params->small_windows && !acdc_flow_timing(f)) {
         f->flags |= ACDC_F_PLAIN;
     }
     if (f->flags & ACDC_F_LAW) {

@@ -108,7 +108,8 @@ enum {
     ACDC_F_FIN_PEER = 1 << 14,      /* And rcv_nxt. */
     ACDC_F_RX_CE = 1 << 15,         /* CE state of the data to the guest. */
     ACDC_F_RX_NEWS = 1 << 16,       /* It changed since the last feedback. */
-    ACDC_F_ANSWER = 1 << 17,        /* The other end has asked for the state. */
+    ACDC_F_TODO = 1 << 17,          /* Something is to be done with the guest's next
+                                     * packets: acdc_flow_in.asked, .to_report. */
     ACDC_F_LAW = 1 << 18,           /* 'law' was started.  It is in the tenant's capable
                                      * or fallback count. */
     ACDC_F_UNOFFERED = 1 << 19,     /* A SYN or SYN-ACK went without the capability
@@ -211,6 +212,9 @@ struct acdc_flow_in {
     bool timed_held : 1;        /* What is timed leaves later than it came. */
     bool has_more : 1;          /* See acdc_flow_more(). */
     bool paces : 1;             /* 'next_send' is from this very pace. */
+    bool asked : 1;             /* With ACDC_F_TODO: the other end has asked for the
+                                 * state. */
+    bool to_report : 1;         /* Likewise: a marked segment came, acdc-timing.h. */
     struct acdc_law law;        /* Only ACKs need what is behind 'wnd', and
                                  * what follows. */
     uint32_t fb_total;          /* Last feedback got. */
@@ -224,7 +228,7 @@ struct acdc_flow_in {
         uint32_t irs;           /* In the handshake: of the peer. */
         struct {                /* After it: */
             uint16_t silent;    /* Acknowledged since the last feedback got,
-                                 * up to ACDC_SILENT_MAX.  With ACDC_F_ANSWER: the
+                                 * up to ACDC_SILENT_MAX.  With 'asked': the
                                  * question's number. */
             uint16_t lost : 15; /* Payload sent and never received, when last
                                  * known. */
@@ -265,6 +269,28 @@ struct acdc_plb {
     uint32_t until : 18;
 };
 
+/* Timing, see acdc-timing.h.  Times are in microseconds, of 24 bits, 16.8 s. */
+struct acdc_timing {
+    /* Sender side. */
+    uint32_t sent_us : 24;      /* When the marked segment left. */
+    uint32_t mark : 8;          /* acdc_timing_mark_of() it. */
+    uint32_t rtt_us : 24;       /* The network's round trip, last measured. */
+    uint32_t on : 1;            /* Both ends have ACDC_CAP_TIMING. */
+    uint32_t marked : 1;        /* A report of the marked segment may come. */
+    uint32_t synced : 1;        /* 'delay_us' is all of the one-way delay. */
+    uint32_t delay_us : 24;     /* One-way delay, or what is beyond the least,
+                                 * last measured. */
+    uint32_t epoch : 8;         /* Of 'min_us', in ACDC_TIMING_EPOCH_MS. */
+    uint32_t min_us[2];         /* Least 'rtt_us' of this epoch and of the one
+                                 * before; 0: none. */
+    uint32_t base;              /* The peer's clock less ours, and the least one-way
+                                 * delay. */
+    /* Receiver side. */
+    uint32_t came_us : 24;      /* With acdc_flow_in.to_report: when a marked
+                                 * segment came. */
+    uint32_t came_mark : 8;     /* acdc_timing_mark_of() it. */
+};
+
 /* And what only the parameters need that few tenants have: 64 bytes, which in
  * userspace take memory only in flows that use them. */
 struct acdc_flow_more {
@@ -278,8 +304,10 @@ struct acdc_flow_more {
     bool tail_probed : 1;       /* With ACDC_F_DOUBT: because of a probe. */
     bool tail_alone : 1;        /* It was of the only segment in flight. */
     uint8_t tail_delays : 2;    /* How often the other end already had such a one. */
-    uint32_t reserved[10];
+    struct acdc_timing timing;
+    uint32_t reserved[3];
 };
+ACDC_STATIC_ASSERT(sizeof(struct acdc_flow_more) == 64);
 
 /* Bytes, with all parts. */
 static inline size_t

@@ -5,6 +5,7 @@
 
 #include "acdc-plb.h"
 #include "acdc-table.h"
+#include "acdc-timing.h"
 
 /* What the guest or the peer says in its SYN or SYN-ACK. */
 static void
@@ -210,7 +211,7 @@ is_left_alone(const struct acdc_ctx *ctx, const struct acdc_flow *f,
 {
     return f->rule < ctx->policy->n_rules
            && params->algorithm == ACDC_ALG_NONE
-           && params->fallback == ACDC_ALG_NONE;
+           && params->fallback == ACDC_ALG_NONE && !acdc_params_timing(params);
 }
 
 /* Whether neither guest is told another window scale than the one that the other
@@ -224,11 +225,30 @@ keeps_wscales(const struct acdc_flow *f, const struct acdc_pkt *p)
                || (p->wscale <= ACDC_WSCALE_MAX && 1u << p->wscale <= f->mss));
 }
 
+/* Who connects says ACDC_CAP_TIMING where its parameters need that, and the other end
+ * says it then, too. */
 static uint8_t
-capability_flags(const struct acdc_flow *f, const struct acdc_pkt *p)
+capability_flags(const struct acdc_flow *f, const struct acdc_params *params,
+                 const struct acdc_pkt *p)
 {
-    return acdc_pkt_is_syn(p) || (f->flags & ACDC_F_RESUME)
-           ? ACDC_CAP_NOT_ECT | ACDC_CAP_RESUME : ACDC_CAP_NOT_ECT;
+    bool syn = acdc_pkt_is_syn(p);
+    unsigned int flags = ACDC_CAP_NOT_ECT;
+
+    if (syn || (f->flags & ACDC_F_RESUME)) {
+        flags |= ACDC_CAP_RESUME;
+    }
+    if (syn ? acdc_params_timing(params) : acdc_flow_timing(f) != NULL) {
+        flags |= ACDC_CAP_TIMING;
+    }
+    return (uint8_t) flags;
+}
+
+/* Whether 'p' to the guest has ACDC_CAP_TIMING. */
+static bool
+has_timing(const struct acdc_pkt *p)
+{
+    return (p->opt_flags & ACDC_O_CAPABILITY)
+           && (acdc_pkt_tcp(p)[p->cap_ofs + ACDC_OPT_BODY_OFS + 1] & ACDC_CAP_TIMING);
 }
 
 /* Adds the capability and the ECT mark to a SYN or SYN-ACK of the guest.  True
@@ -252,7 +272,7 @@ offer(struct acdc_ctx *ctx, struct acdc_flow *f,
         return false;
     }
     if (!acdc_pkt_make_writable(p)
-        || !acdc_pkt_add_capability(p, ctx->exid, capability_flags(f, p))) {
+        || !acdc_pkt_add_capability(p, ctx->exid, capability_flags(f, params, p))) {
         ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
         return false;
     }
@@ -317,6 +337,7 @@ restart(struct acdc_ctx *ctx, struct acdc_flow *f)
     f->dupacks = 0;
     f->bad_feedback = 0;
     in->prompt_acks = 0;
+    in->has_more = in->asked = in->to_report = false;
     in->out_window = in->peer_window = 0;
     acdc_flow_set_tx_total(f, 0);
     in->fb_total = in->fb_ce = 0;
@@ -516,6 +537,9 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         f->flags |= ACDC_F_ECN_SYN;
     }
     params = acdc_flow_params(ctx, f);
+    if (has_timing(p)) {
+        acdc_timing_begin(f);
+    }
     /* Also if this one, sent again, comes without the capability. */
     f->flags |= accept_offer(ctx, p);
     adapt_options(ctx, f, params, p);
@@ -661,6 +685,9 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
     f->rx_pending = 0;
     note_options(f, p, false);
     f->flags &= ~(uint32_t) (ACDC_F_PEER | ACDC_F_NOT_ECT | ACDC_F_RESUME);
+    if (has_timing(p) && (f->flags & ACDC_F_OFFERED) && acdc_params_timing(params)) {
+        acdc_timing_begin(f);
+    }
     f->flags |= accept_offer(ctx, p);
     /* What data of the SYN it does not acknowledge was not taken: the guest sends
      * that with the first of its data (RFC 7413 section 4.2.2).  But it was sent. */

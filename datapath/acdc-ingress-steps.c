@@ -6,6 +6,7 @@
  * here which is the twin of each of its rules. */
 
 #include "acdc-ingress.h"
+#include "acdc-timing.h"
 
 /* What a packet says of what arrived at the other end. */
 enum report {
@@ -26,6 +27,7 @@ struct steps {
                                  * not change. */
     bool elsewhere;             /* See acdc_flow_follow_ack(). */
     bool fack;                  /* Not the guest's word. */
+    bool timed;                 /* A report told the network's delay. */
     enum report report;
     uint32_t ce, total;         /* What the report adds to the one before: marked
                                  * bytes and bytes; 0 unless REPORT_GOOD. */
@@ -219,7 +221,7 @@ static void
 go_without_report(struct steps *s, uint32_t acked, uint32_t delivered)
 {
     if (s->f->flags & ACDC_F_CAPABLE) {
-        if (s->report == REPORT_NONE && acked && !(s->f->flags & ACDC_F_ANSWER)) {
+        if (s->report == REPORT_NONE && acked && !s->in->asked) {
             note_silence(s, acked);
         }
     } else if (s->f->flags & ACDC_F_GUEST_ECN) {
@@ -255,7 +257,10 @@ tell_law(const struct steps *s, uint32_t acked, uint32_t delivered,
     if ((f->flags & ACDC_F_DOUBT) && (acked || loss)) {
         acdc_flow_settle_doubt(s->ctx, f, &facts, more_lost);
     }
-    if (acked || s->total || delivered) {
+    if (s->timed) {
+        acdc_timing_facts(f, &facts);
+    }
+    if (acked || s->total || delivered || s->timed) {
         facts.acked = acked;
         facts.delivered = delivered;
         facts.ce = s->ce;
@@ -312,7 +317,7 @@ process_ack(struct steps *s)
     loss = f->snd_nxt != f->snd_una
            && acdc_flow_shows_loss(s->ctx, f, p, kind & IS_DUPLICATE, pass);
     more_lost = note_lost(s);
-    if (acked || s->total || delivered || loss) {
+    if (acked || s->total || delivered || loss || s->timed) {
         tell_law(s, acked, delivered, rtt_us, loss, more_lost);
     }
     return kind;
@@ -501,11 +506,15 @@ undress(struct steps *s)
             ACDC_COUNT(ctx, PACK_RECEIVED, 1);
         }
         s->report = read_feedback(s);
+        s->timed = (p->opt_flags & ACDC_O_REPORT) && acdc_timing_take(ctx, f, p);
         if (s->report == REPORT_GOOD && !(f->flags & ACDC_F_CAPABLE)) {
             /* It speaks again. */
             acdc_flow_set_counted(ctx, f, true);
             acdc_law_switch(&s->in->law, acdc_flow_algorithm(f, s->params));
         }
+    }
+    if (p->payload && (acdc_pkt_reserved(p) & ACDC_RES_FACK) && is_plausible(s)) {
+        acdc_timing_note(ctx, f, p);
     }
     /* First, as a processor waits where it copies what it just wrote. */
     acdc_pkt_strip(p, ctx->exid);

@@ -31,6 +31,8 @@ enum {
     ACDC_CC_ABC = 1 << 3,       /* Congestion is marked bytes, growth is RFC
                                  * 3465's: no 'congested' and no 'grow' in its
                                  * struct acdc_cc. */
+    ACDC_CC_DELAY = 1 << 5,     /* Has the network's delay measured: acdc_facts.net_rtt_us
+                                 * and what follows. */
     ACDC_CC_UNOFFERED = 1 << 4, /* Governs a flow with ACDC_F_UNOFFERED whose
                                  * fallback is none.  One algorithm has it. */
 };
@@ -145,7 +147,13 @@ struct acdc_facts {
     uint32_t ce, total;         /* Bytes that it newly reports as received,
                                  * 'total', and of these marked, 'ce'. */
     uint32_t rtt_us;            /* Of what it acknowledges; 0: not timed. */
-    uint32_t owd_us;            /* One-way delay of that; 0: not known. */
+    /* Of an ACK with a report of a marked segment (acdc-timing.h): */
+    uint32_t net_rtt_us;        /* The network's round-trip time, without the far
+                                 * guest; 0: no report. */
+    uint32_t min_net_rtt_us;    /* The least of the last 8 to 16 s. */
+    uint32_t queue_us;          /* One-way delay, less the least of that time. */
+    uint32_t owd_us;            /* One-way delay; 0: not known, as clocks are not
+                                 * synchronized. */
 };
 
 /* A congestion control algorithm.  See docs: "How to add an algorithm".  All but

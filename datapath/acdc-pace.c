@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 
 #include "acdc-pace.h"
+#include "acdc-timing.h"
 
 void
 acdc_set_holds(struct acdc *a)
@@ -62,6 +63,7 @@ acdc_flow_pace(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     if (ctx->timed == p) {
         f->rtt_us = (uint32_t) acdc_div64(p->release, 1000) & 0xffffff;
         in->timed_held = true;
+        acdc_timing_hold(f, p);
     }
     ACDC_COUNT(ctx, PACED, 1);
 }

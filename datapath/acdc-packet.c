@@ -395,13 +395,13 @@ strip_any(struct acdc_pkt *p, uint16_t exid)
 bool
 acdc_pkt_do_strip(struct acdc_pkt *p, uint16_t exid)
 {
-    uint8_t ours = p->opt_flags & ACDC_O_OURS;
+    unsigned int ours = p->opt_flags & (ACDC_O_OURS | ACDC_O_REPORT);
     uint8_t fb_ofs = p->fb_ofs;
 
     if (!acdc_pkt_make_writable(p)) {
         return false;
     }
-    p->opt_flags &= (uint16_t) ~(ACDC_O_OURS | ACDC_O_STATE);
+    p->opt_flags &= (uint16_t) ~(ACDC_O_OURS | ACDC_O_STATE | ACDC_O_REPORT);
     p->fb_ofs = p->cap_ofs = 0;
     if (acdc_likely(ours == ACDC_O_FEEDBACK && fb_ofs == ACDC_TCP_HLEN)) {
         /* As we insert it. */

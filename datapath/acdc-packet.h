@@ -58,6 +58,8 @@ enum {
     ACDC_O_PLACES = 1 << 8,         /* Not feedback, timestamps, both or none as
                                      * acdc_pkt_parse_options() knows them. */
     ACDC_O_FLAGS = 1 << 9,          /* Not acdc_tcp_flags_are_plain(). */
+    ACDC_O_REPORT = 1 << 11,        /* To a guest, with ACDC_O_FEEDBACK: it is a report.
+                                     * From one: there is one to be made. */
     ACDC_O_STATE = 1 << 10,         /* With ACDC_O_OTHER: a whole state, at 'cap_ofs'. */
 };
 
@@ -337,6 +339,16 @@ bool acdc_pkt_add_feedback(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
 bool acdc_pkt_add_option(struct acdc_pkt *p, const uint8_t *opt,
                          unsigned int len);
 
+/* With ACDC_O_REPORT, which makes it longer. */
+static inline void
+acdc_pkt_get_report(const struct acdc_pkt *p, uint32_t *mark_ago, uint32_t *clock)
+{
+    const uint8_t *opt = acdc_pkt_tcp(p) + p->fb_ofs;
+
+    *mark_ago = acdc_get32(opt + ACDC_OPT_BODY_OFS + 8);
+    *clock = acdc_get32(opt + ACDC_OPT_BODY_OFS + 12);
+}
+
 /* Only with ACDC_O_FEEDBACK. */
 static inline void
 acdc_pkt_get_feedback(const struct acdc_pkt *p, uint32_t *ce, uint32_t *total)
@@ -404,15 +416,15 @@ acdc_pkt_edit_ip(struct acdc_pkt *p, uint8_t ecn, int grow)
 }
 
 /* In the TCP header, at 'tcp', which the caller has: after each write to the
- * packet it would be read from '*p' again.  'reserved' as the reserved bits, and
+ * packet it would be read from '*p' again.  'reserved' as those in 'mask', and
  * 'grow' bytes more, a multiple of 4.  'change': what else changed, in words as
  * they are in memory. */
 static ACDC_ALWAYS_INLINE void
-acdc_pkt_edit_tcp(const struct acdc_pkt *p, uint8_t *tcp, uint8_t reserved,
-                  int grow, uint32_t change)
+acdc_pkt_edit_tcp(const struct acdc_pkt *p, uint8_t *tcp, unsigned int mask,
+                  uint8_t reserved, int grow, uint32_t change)
 {
     uint8_t old = tcp[12];
-    uint8_t byte = (uint8_t) (((old & ~ACDC_RES_MASK) | reserved)
+    uint8_t byte = (uint8_t) (((old & ~mask) | reserved)
                               + grow / 4 * 0x10);
     /* The length in the pseudo header. */
     uint16_t length = ACDC_BE16((uint16_t) acdc_csum_delta(grow));
@@ -430,14 +442,14 @@ acdc_pkt_edit_tcp(const struct acdc_pkt *p, uint8_t *tcp, uint8_t reserved,
 }
 
 /* What a packet needs on its way from a guest, feedback apart: 'ecn' as the
- * codepoint, 'reserved' as the reserved bits. */
+ * codepoint, 'reserved' as the reserved bits.  Data stays marked. */
 static ACDC_ALWAYS_INLINE void
 acdc_pkt_dress(struct acdc_pkt *p, uint8_t ecn, uint8_t reserved)
 {
     uint8_t *tcp = acdc_pkt_tcp(p);
 
     acdc_pkt_edit_ip(p, ecn, 0);
-    acdc_pkt_edit_tcp(p, tcp, reserved, 0, 0);
+    acdc_pkt_edit_tcp(p, tcp, ACDC_RES_ECN_MASK, reserved, 0, 0);
 }
 
 /* And on its way to one: no reserved bits, 'ecn' as the codepoint and
@@ -448,7 +460,7 @@ acdc_pkt_undress(struct acdc_pkt *p, uint8_t ecn, uint16_t window)
     uint8_t *tcp = acdc_pkt_tcp(p);
 
     acdc_pkt_edit_ip(p, ecn, 0);
-    acdc_pkt_edit_tcp(p, tcp, 0, 0,
+    acdc_pkt_edit_tcp(p, tcp, ACDC_RES_MASK, 0, 0,
                       acdc_csum_replace(tcp + 14, ACDC_BE16(window)));
 }
 
@@ -474,7 +486,7 @@ acdc_pkt_dress_ack(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
     tcp = acdc_pkt_tcp(p);
     memcpy(tcp + ACDC_TCP_HLEN, words, LEN);
     acdc_pkt_edit_ip(p, ecn, LEN);
-    acdc_pkt_edit_tcp(p, tcp, reserved, LEN, acdc_csum_fold64(sum));
+    acdc_pkt_edit_tcp(p, tcp, ACDC_RES_MASK, reserved, LEN, acdc_csum_fold64(sum));
     return true;
 }
 
@@ -496,7 +508,7 @@ acdc_pkt_undress_ack(struct acdc_pkt *p, uint8_t ecn, uint16_t window)
     }
     p->tcp_hlen = (uint8_t) (p->tcp_hlen - LEN);
     acdc_pkt_edit_ip(p, ecn, -LEN);
-    acdc_pkt_edit_tcp(p, tcp, 0, -LEN,
+    acdc_pkt_edit_tcp(p, tcp, ACDC_RES_MASK, 0, -LEN,
                       acdc_csum_change(acdc_csum_fold64(sum), 0)
                       + acdc_csum_replace(tcp + 14, ACDC_BE16(window)));
     if (acdc_likely(p->opt_flags & ACDC_O_TIMESTAMP)) {

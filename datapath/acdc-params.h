@@ -155,4 +155,14 @@ ACDC_PARAM(16, TAIL_PROBE, tail_probe, INTEGER, 0, 1000000,
 ACDC_PARAM(17, PLB, plb, BOOL, 0, 1,
            false, COLUMN, NULL, "PLB")
 
+/* On-Ramp (NSDI 2021): the one-way delay, in microseconds, beyond which a connection's
+ * data pauses at this hypervisor instead of in the network's queues, whatever its
+ * congestion control is.  Where the hypervisors' clocks are not known to be
+ * synchronized (<code>other_config:acdc-clock</code> in <ref table="Open_vSwitch"/>)
+ * it is what is beyond the least delay.  Both ends' switches must have AC/DC, and the
+ * tenant of the end that connects must have this column set, too.  0, the default,
+ * means off. */
+ACDC_PARAM(18, ON_RAMP, on_ramp, INTEGER, 0, 1000000,
+           0, COLUMN, NULL, "On-Ramp above %s us")
+
 #undef ACDC_PARAM

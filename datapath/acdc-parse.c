@@ -150,6 +150,9 @@ parse_our_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len)
     } else if (len == ACDC_OPT_FB_LEN && !p->fb_ofs) {
         p->fb_ofs = (uint8_t) ofs;
         p->opt_flags |= ACDC_O_FEEDBACK;
+    } else if (len == ACDC_OPT_REPORT_LEN && !p->fb_ofs) {
+        p->fb_ofs = (uint8_t) ofs;
+        p->opt_flags |= ACDC_O_FEEDBACK | ACDC_O_REPORT;
     } else if (len == ACDC_OPT_STATE_LEN && !p->cap_ofs) {
         p->cap_ofs = (uint8_t) ofs;
         p->opt_flags |= ACDC_O_STATE | ACDC_O_OTHER;

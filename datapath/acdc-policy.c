@@ -38,6 +38,7 @@ set_config(struct acdc *a, const struct acdc_config *c)
     acdc_a32_set(&a->max_flows, max ? max : 1);
     acdc_a32_set(&a->idle_timeout_ms, (idle ? idle : 1) * 1000);
     acdc_a32_set(&a->exid, c->exid);
+    acdc_a32_set(&a->clock_synced, c->clock_synced);
 }
 
 struct acdc *
@@ -65,6 +66,7 @@ acdc_config_get(const struct acdc *a, struct acdc_config *c)
     c->max_flows = acdc_a32_read(&a->max_flows);
     c->idle_timeout = acdc_a32_read(&a->idle_timeout_ms) / 1000;
     c->exid = (uint16_t) acdc_a32_read(&a->exid);
+    c->clock_synced = acdc_a32_read(&a->clock_synced);
 }
 
 int

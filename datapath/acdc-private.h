@@ -29,7 +29,7 @@ struct acdc {
     bool holds, keeps;          /* acdc_set_holds(), acdc_set_keeps(). */
     uint32_t n_refs;            /* Ports not yet freed, and 1 until
                                  * acdc_destroy(); 'lock'. */
-    acdc_a32 max_flows, idle_timeout_ms, exid;
+    acdc_a32 max_flows, idle_timeout_ms, exid, clock_synced;
     acdc_count_t n_flows, n_flows6, n_closed, n_half_open, n_tenants;
     acdc_count_t n_tails;       /* What the host keeps. */
     struct acdc_tenant *tenants;
@@ -236,7 +236,7 @@ void acdc_resume_egress(struct acdc_ctx *, struct acdc_flow *,
 bool acdc_resume_ingress(struct acdc_ctx *, struct acdc_flow *,
                          const struct acdc_params *, struct acdc_pkt *);
 /* The other side, flow's lock held: 'p', which is plausible, has a capability; and the
- * guest sends 'p', with ACDC_F_ANSWER. */
+ * guest sends 'p', with acdc_flow_in.asked. */
 void acdc_resume_note_question(struct acdc_flow *, const struct acdc_pkt *p);
 void acdc_resume_answer(struct acdc_ctx *, struct acdc_flow *,
                         const struct acdc_params *, struct acdc_pkt *p);

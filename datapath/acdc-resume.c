@@ -13,6 +13,7 @@
  * again.  The answer must be near (RFC 5961), and have the number of the question. */
 
 #include "acdc-ingress.h"
+#include "acdc-timing.h"
 
 /* Of a question: what an outsider does not know. */
 static uint16_t
@@ -173,6 +174,9 @@ take_handshake(struct acdc_flow *f, const uint8_t *body)
         f->peer_wscale = f->out_wscale = body[1] & 15;
     }
     f->mss = acdc_get16(body + 2);
+    if (said & ACDC_STATE_TIMING) {
+        acdc_timing_begin(f);
+    }
 }
 
 /* The answer: from here on the connection is followed.  The law begins as for a new one.
@@ -254,7 +258,8 @@ acdc_resume_note_question(struct acdc_flow *f, const struct acdc_pkt *p)
         || acdc_flow_is_deaf(f) || !acdc_pkt_maybe_intact(p)) {
         return;
     }
-    f->flags |= ACDC_F_ANSWER;
+    f->flags |= ACDC_F_TODO;
+    acdc_flow_in(f)->asked = true;
     acdc_flow_in(f)->silent = acdc_get16(body + 2);
 }
 
@@ -271,6 +276,7 @@ put_state(uint8_t *opt, uint16_t exid, const struct acdc_flow *f,
     flags |= f->flags & ACDC_F_SACK ? ACDC_STATE_SACK : 0u;
     flags |= f->flags & ACDC_F_ECN_SYN ? ACDC_STATE_ECN_SYN : 0u;
     flags |= f->flags & ACDC_F_GUEST_ECN ? ACDC_STATE_GUEST_ECN : 0u;
+    flags |= acdc_flow_timing(f) ? ACDC_STATE_TIMING : 0u;
     acdc_put32(opt, ACDC_STATE_WORD | exid);
     body[0] = (uint8_t) flags;
     body[1] = (uint8_t) (f->peer_wscale << 4 | acdc_flow_guest_wscale(f));
@@ -293,7 +299,7 @@ acdc_resume_answer(struct acdc_ctx *ctx, struct acdc_flow *f,
     bool sent;
 
     if (f->state != ACDC_FLOW_ESTABLISHED || !acdc_params_enforce(params)) {
-        f->flags &= ~(uint32_t) ACDC_F_ANSWER;
+        acdc_flow_in(f)->asked = false;
         return;
     }
     if (p->tcp_flags & (ACDC_TCP_SYN | ACDC_TCP_RST)
@@ -312,7 +318,7 @@ acdc_resume_answer(struct acdc_ctx *ctx, struct acdc_flow *f,
         ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
         return;
     }
-    f->flags &= ~(uint32_t) ACDC_F_ANSWER;
+    acdc_flow_in(f)->asked = false;
     acdc_flow_note_reported(f);
     acdc_flow_in(f)->silent = 0;
 }

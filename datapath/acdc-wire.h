@@ -24,6 +24,15 @@
  *     +------+--------+-------------+---------------+-----------------+
  *   Both counts are payload bytes received since the handshake, modulo 2^32.
  *
+ *   A report, PACK or FACK likewise, to who has marked a data segment:
+ *     +------+--------+-------------+---------------+-----------------+
+ *     | 253  |   20   | ExID 0xACDC | ECN_bytes (4) | total_bytes (4) |
+ *     +------+--------+-------------+---------------+-----------------+
+ *     | mark |     ago (3)          |     clock (4)                   |
+ *     +------+----------------------+---------------------------------+
+ *   Mark: which segment.  Ago: microseconds since it came.  Clock: of the reporting
+ *   end when it came, microseconds modulo 2^32.
+ *
  *   A question, from a vSwitch that does not know the connection, is the capability
  *   with ACDC_CAP_RESUME and a number, instead of the zeros, on a segment without SYN.  The
  *   other end answers with the state, of which all is seen from the one that asked:
@@ -46,6 +55,7 @@ enum acdc_wire_option {
     ACDC_OPT_BODY_OFS = 4,
     ACDC_OPT_CAP_LEN = 8,
     ACDC_OPT_FB_LEN = 12,
+    ACDC_OPT_REPORT_LEN = 20,
     ACDC_OPT_STATE_LEN = 28,
     ACDC_OPT_VERSION = 1,
 };
@@ -57,6 +67,8 @@ enum acdc_wire_capability {
                                      * of this one both guests are told the window scale
                                      * that the other one sent.  On other segments: a
                                      * question. */
+    ACDC_CAP_TIMING = 0x04,         /* Marks data segments by ACDC_RES_FACK, and reports
+                                     * when such a one came. */
 };
 
 /* Flags of a state. */
@@ -65,6 +77,7 @@ enum acdc_wire_state {
     ACDC_STATE_SACK = 0x02,         /* Both permit SACK. */
     ACDC_STATE_ECN_SYN = 0x04,      /* ECN-setup SYN, ... */
     ACDC_STATE_GUEST_ECN = 0x08,    /* ... and SYN-ACK. */
+    ACDC_STATE_TIMING = 0x10,       /* Both have ACDC_CAP_TIMING. */
 };
 
 /* Kind and length of the options, the ExID to be added: their first words. */
@@ -72,6 +85,8 @@ enum acdc_wire_state {
     ((unsigned int) ACDC_OPT_KIND << 24 | ACDC_OPT_CAP_LEN << 16)
 #define ACDC_FEEDBACK_WORD \
     ((unsigned int) ACDC_OPT_KIND << 24 | ACDC_OPT_FB_LEN << 16)
+#define ACDC_REPORT_WORD \
+    ((unsigned int) ACDC_OPT_KIND << 24 | ACDC_OPT_REPORT_LEN << 16)
 #define ACDC_STATE_WORD \
     ((unsigned int) ACDC_OPT_KIND << 24 | ACDC_OPT_STATE_LEN << 16)
 
@@ -84,7 +99,7 @@ enum acdc_wire_state {
  * leave it": a packet that the engine did not mark, or did not even see.  Without it
  * 0 is Not-ECT, and 3 says "leave it". */
 enum acdc_wire_reserved {
-    ACDC_RES_FACK = 0x08,
+    ACDC_RES_FACK = 0x08,           /* Of a segment with data: it is timed. */
     ACDC_RES_ECN_MASK = 0x06,
     ACDC_RES_ECN_SHIFT = 1,
     ACDC_RES_MASK = 0x0e,

@@ -49,6 +49,7 @@ struct acdc_config {
     uint32_t max_flows;         /* 1...ACDC_FLOWS_MAX. */
     uint32_t idle_timeout;      /* Seconds, of established flows. */
     uint16_t exid;              /* ExID of the options on the wire. */
+    bool clock_synced;          /* acdc_host_clock() is that of other hosts. */
 };
 #define ACDC_FLOWS_MAX (1u << 24)
 #define ACDC_MAX_FLOWS_DEFAULT (1u << 20)
@@ -317,6 +318,10 @@ void acdc_host_set_path(struct acdc_pkt *p, uint32_t hash);
 /* A new packet of 'len' bytes (zeroed is not required) that goes the same way
  * as 'like', before it.  Returns its first byte to fill, or NULL. */
 uint8_t *acdc_host_inject(struct acdc_pkt *like, unsigned int len);
+
+/* The wall clock at 'now', nanoseconds: what two hosts whose clocks are synchronized
+ * agree on.  Called a few times a round trip of connections that are timed. */
+uint64_t acdc_host_clock(uint64_t now);
 
 /* Removes ended, idle and half-open flows whose time has come, examining at
  * most 'budget' hash buckets from where the last call stopped.  Returns true

@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "acdc-arena.h"
 #include "acdc-compat.h"
@@ -73,6 +74,17 @@ void
 acdc_host_free_flow(struct acdc_flow *f)
 {
     acdc_arena_free_flow(f);
+}
+
+uint64_t
+acdc_host_clock(uint64_t now)
+{
+    struct timespec real, monotonic;
+
+    clock_gettime(CLOCK_MONOTONIC, &monotonic);
+    clock_gettime(CLOCK_REALTIME, &real);
+    return now + (uint64_t) (real.tv_sec - monotonic.tv_sec) * 1000000000
+           + (uint64_t) (real.tv_nsec - monotonic.tv_nsec);
 }
 
 uint32_t

@@ -108,6 +108,11 @@ static int acdc_create_caches(void)
 	return -ENOMEM;
 }
 
+u64 acdc_host_clock(u64 now)
+{
+	return ktime_to_ns(ktime_mono_to_real(ns_to_ktime(now)));
+}
+
 u32 acdc_host_seed(void)
 {
 	return get_random_u32();

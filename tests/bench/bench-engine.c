@@ -187,6 +187,12 @@ acdc_host_inject(struct acdc_pkt *like, unsigned int len)
     return len <= sizeof fack ? fack : NULL;
 }
 
+uint64_t
+acdc_host_clock(uint64_t now)
+{
+    return now;
+}
+
 uint32_t
 acdc_host_seed(void)
 {

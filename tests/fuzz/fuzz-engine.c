@@ -168,6 +168,11 @@ send(int side)
     }
     if ((c & 0xf0) == 0x80) {
         opt_feedback(&spec, ACDC_OPT_EXID, b * 1000u, a * 1000u);
+        if (a & 0x40 && spec.opts_len + 8 <= sizeof spec.opts) {
+            /* A report: which segment, how long ago, and a time. */
+            spec.opts[spec.opts_len - ACDC_OPT_FB_LEN + 1] = ACDC_OPT_REPORT_LEN;
+            opt_raw(&spec, (const uint8_t[8]) { b, 0, 0, a, c }, 8);
+        }
     }
     if ((c & 0xf0) == 0x90) {
         opt_capability(&spec, ACDC_OPT_EXID);
@@ -237,6 +242,7 @@ policy(int side)
     tc.params.ecn_syn = b & 32;
     tc.params.align_mss = tc.params.spread_cuts = b & 128;
     tc.params.small_windows = b & 128;
+    tc.params.on_ramp = (b & 5) == 5;
     tc.n_rules = b & 64 ? 1 : 0;
     memset(&rule, 0, sizeof rule);
     rule.match.local_port_max = rule.match.remote_port_max = 2000;
@@ -316,7 +322,7 @@ operate(void)
         host_quiesce();
         CHECK(host_allocated() <= memory_at_first + MORE_MEMORY
               + (sim_n_flows(&s, 0) + sim_n_flows(&s, 1))
-                * (int64_t) sizeof(struct acdc_flow6));
+                * (int64_t) acdc_flow_size(true));
         break;
     }
 }
@@ -327,13 +333,17 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const struct acdc_config config = {
         .max_flows = MAX_FLOWS, .idle_timeout = 100, .exid = ACDC_OPT_EXID,
     };
+    struct acdc_params params = acdc_params_default;
+    uint8_t first;
     int i, k;
 
     input = data;
     left = size;
     memory = true;
-    sim_init(&s, NULL, NULL);
-    rescales = byte() & 1;
+    first = byte();
+    rescales = first & 1;
+    params.on_ramp = first & 2;
+    sim_init(&s, &params, &params);
     for (i = 0; i < 2; i++) {
         struct acdc_tenant_config tc = { .name = "red",
                                          .params = acdc_params_default };

@@ -349,6 +349,14 @@ acdc_host_inject(struct acdc_pkt *like, unsigned int len)
     return packet_data(p);
 }
 
+uint64_t host_clock_offset;
+
+uint64_t
+acdc_host_clock(uint64_t now)
+{
+    return now + host_clock_offset;
+}
+
 uint32_t
 acdc_host_seed(void)
 {

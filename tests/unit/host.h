@@ -102,6 +102,9 @@ bool packet_is_fack(const struct packet *);
 struct packet *host_process(struct acdc_port *, enum acdc_dir,
                             struct packet *, uint64_t now);
 
+/* What acdc_host_clock() adds to 'now'. */
+extern uint64_t host_clock_offset;
+
 /* Runs what acdc_host_defer() was given.  No thread in the engine. */
 void host_quiesce(void);
 /* How many deferred frees wait. */

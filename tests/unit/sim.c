@@ -107,6 +107,7 @@ sim_spec(const struct sim *s, int side, uint8_t flags, uint32_t payload)
 struct packet *
 sim_egress(struct sim *s, int side, struct packet *p)
 {
+    host_clock_offset = s->clock[side];
     return s->port[side] ? host_process(s->port[side], ACDC_EGRESS, p, s->now)
                          : p;
 }
@@ -114,6 +115,7 @@ sim_egress(struct sim *s, int side, struct packet *p)
 struct packet *
 sim_ingress(struct sim *s, int side, struct packet *p)
 {
+    host_clock_offset = s->clock[side];
     return s->port[side] ? host_process(s->port[side], ACDC_INGRESS, p,
                                         s->now)
                          : p;

@@ -35,6 +35,7 @@ struct sim {
     struct acdc_port *port[2];
     struct sim_guest guest[2];
     uint64_t now;
+    uint64_t clock[2];          /* By which the hosts' wall clocks are ahead of it. */
     bool v6;
     unsigned int vlans;
     bool csum_partial;

@@ -149,7 +149,9 @@ edit(struct acdc_pkt *pkt, enum edit e)
                && !(pkt->opt_flags & (ACDC_O_CAPABILITY | ACDC_O_FEEDBACK
                                       | ACDC_O_OTHER));
     case DRESS:
-        acdc_pkt_dress(pkt, a & 3, b & ACDC_RES_MASK);
+        /* Marked data stays so. */
+        b = (b & ~(uint32_t) ACDC_RES_FACK) | (acdc_pkt_reserved(pkt) & ACDC_RES_FACK);
+        acdc_pkt_dress(pkt, a & 3, b & ACDC_RES_ECN_MASK);
         return looks(pkt, a, b, window)
                && (acdc_pkt_tcp(pkt)[12] & 1) == ae;
     case UNDRESS:

@@ -28,6 +28,7 @@ TESTS += \
 	build/unit/test-tail.tap \
 	build/unit/test-threads.tap \
 	build/unit/test-told.tap \
+	build/unit/test-timing.tap \
 	build/unit/test-transfer.tap \
 	build/unit/test-window.tap
 

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+
+#include "acdc-timing.h"
+
+/* This end's clock at ctx->now, which the other end's reports are compared with. */
+static uint32_t
+clock_us(const struct acdc_ctx *ctx)
+{
+    return (uint32_t) acdc_div64(acdc_host_clock(ctx->now), 1000);
+}
+
+void
+acdc_timing_begin(struct acdc_flow *f)
+{
+    acdc_flow_more(f)->timing.on = true;
+    /* Marked data and reports go step by step. */
+    f->flags &= ~(uint32_t) ACDC_F_PLAIN;
+}
+
+/* The sending side. ---------------------------------------------------------- */
+
+void
+acdc_timing_mark(struct acdc_ctx *ctx, struct acdc_flow *f,
+                 const struct acdc_params *params, struct acdc_pkt *p)
+{
+    struct acdc_timing *t = acdc_flow_timing(f);
+
+    if (!t || !(f->flags & ACDC_F_CAPABLE) || !p->payload
+        || !acdc_params_timing(params)) {
+        return;
+    }
+    if (t->marked && acdc_timing_elapsed(ctx->now_us, t->sent_us)
+                     < acdc_flow_in(f)->srtt_us8 / 4) {
+        /* Its report may still come. */
+        return;
+    }
+    if (!acdc_pkt_make_writable(p)) {
+        return;
+    }
+    acdc_pkt_set_reserved(p, ACDC_RES_FACK);
+    t->mark = acdc_timing_mark_of(p->seq);
+    t->sent_us = ctx->now_us & 0xffffff;
+    t->marked = true;
+    ACDC_COUNT(ctx, TIMED, 1);
+}
+
+void
+acdc_timing_hold(struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    struct acdc_timing *t = acdc_flow_timing(f);
+
+    if (t && (acdc_pkt_reserved(p) & ACDC_RES_FACK)) {
+        t->sent_us = (uint32_t) acdc_div64(p->release, 1000) & 0xffffff;
+    }
+}
+
+/* The least of this epoch and the one before; 0: not known. */
+static uint32_t
+min_rtt_us(const struct acdc_timing *t)
+{
+    return t->min_us[1] && t->min_us[1] < t->min_us[0] ? t->min_us[1]
+                                                       : t->min_us[0];
+}
+
+static void
+note_rtt(struct acdc_timing *t, uint32_t now_ms, uint32_t rtt_us)
+{
+    uint8_t epoch = (uint8_t) (now_ms / ACDC_TIMING_EPOCH_MS);
+    uint8_t passed = (uint8_t) (epoch - t->epoch);
+
+    /* More than half of 256 have not passed: another thread's clock is behind. */
+    if (passed && passed <= 128) {
+        t->min_us[1] = passed == 1 ? t->min_us[0] : 0;
+        t->min_us[0] = 0;
+        t->epoch = epoch;
+    }
+    if (!t->min_us[0] || rtt_us < t->min_us[0]) {
+        t->min_us[0] = rtt_us;
+    }
+    t->rtt_us = rtt_us & 0xffffff;
+}
+
+/* 'apart': by how much the peer's clock, when the segment came, was later than ours when
+ * it left.  Of that what is beyond the least delay: not less than nothing, and no more
+ * than what the round trip is beyond its least, 'beyond'.  What is outside of these the
+ * clocks have done (one was set, or they drift apart), or another path: the least is
+ * corrected.  So an error lasts no longer than a queue does. */
+static uint32_t
+queueing(struct acdc_timing *t, uint32_t apart, uint32_t beyond, bool first)
+{
+    if (first || (int32_t) (apart - t->base) < 0) {
+        t->base = apart;
+    } else if (apart - t->base > beyond) {
+        t->base = apart - beyond;
+    }
+    return apart - t->base;
+}
+
+bool
+acdc_timing_take(struct acdc_ctx *ctx, struct acdc_flow *f,
+                 const struct acdc_pkt *p)
+{
+    struct acdc_timing *t = acdc_flow_timing(f);
+    uint32_t mark_ago, clock, elapsed, rtt, apart, beyond;
+    bool first;
+
+    if (!t) {
+        return false;
+    }
+    acdc_pkt_get_report(p, &mark_ago, &clock);
+    elapsed = acdc_timing_elapsed(ctx->now_us, t->sent_us);
+    rtt = elapsed - (mark_ago & 0xffffff);
+    if (!t->marked || mark_ago >> 24 != t->mark || rtt > elapsed) {
+        ACDC_COUNT(ctx, REPORTS_IGNORED, 1);
+        return false;
+    }
+    rtt += !rtt;
+    t->marked = false;
+    first = !t->rtt_us;
+    note_rtt(t, ctx->now_ms, rtt);
+    beyond = rtt - min_rtt_us(t);
+    apart = clock - (clock_us(ctx) - elapsed);
+    t->delay_us = queueing(t, apart, beyond, first) & 0xffffff;
+    /* All of it, if the clocks are said to be synchronized and may be. */
+    t->synced = acdc_a32_read(&ctx->acdc->clock_synced)
+                && apart + ACDC_TIMING_SLACK_US <= rtt + 2 * ACDC_TIMING_SLACK_US;
+    if (t->synced) {
+        t->delay_us = ((int32_t) apart > 0 ? apart : 0) & 0xffffff;
+    }
+    ACDC_COUNT(ctx, REPORTS, 1);
+    return true;
+}
+
+void
+acdc_timing_facts(const struct acdc_flow *f, struct acdc_facts *facts)
+{
+    const struct acdc_timing *t = acdc_flow_timing(f);
+
+    facts->net_rtt_us = t->rtt_us;
+    facts->min_net_rtt_us = min_rtt_us(t);
+    facts->queue_us = t->delay_us;
+    if (t->synced) {
+        uint32_t least = (int32_t) t->base > 0 ? t->base : 0;
+
+        facts->owd_us = t->delay_us;
+        facts->queue_us = t->delay_us > least ? t->delay_us - least : 0;
+    }
+}
+
+/* The receiving side. -------------------------------------------------------- */
+
+void
+acdc_timing_note(const struct acdc_ctx *ctx, struct acdc_flow *f,
+                 const struct acdc_pkt *p)
+{
+    struct acdc_timing *t = acdc_flow_timing(f);
+    struct acdc_flow_in *in = acdc_flow_in(f);
+
+    if (!t || in->to_report) {
+        /* Of several the first: the others may be of the same one, segmented. */
+        return;
+    }
+    t->came_us = ctx->now_us & 0xffffff;
+    t->came_mark = acdc_timing_mark_of(p->seq);
+    in->to_report = true;
+    f->flags |= ACDC_F_TODO;
+}
+
+bool
+acdc_timing_is_due(const struct acdc_ctx *ctx, struct acdc_flow *f)
+{
+    struct acdc_timing *t = acdc_flow_timing(f);
+    struct acdc_flow_in *in = acdc_flow_in(f);
+
+    /* What would look as if it were not long ago is no news any more. */
+    if (!t || ((ctx->now_us - t->came_us) & 0xffffff) - ACDC_RTT_MOST_US
+              < ACDC_RTT_MOST_US - ACDC_RTT_SKEW_US) {
+        in->to_report = false;
+    }
+    return in->to_report;
+}
+
+void
+acdc_timing_put(const struct acdc_ctx *ctx, const struct acdc_flow *f,
+                uint8_t *opt)
+{
+    const struct acdc_timing *t = acdc_flow_timing(f);
+    uint32_t ago = acdc_timing_elapsed(ctx->now_us, t->came_us);
+
+    acdc_put32(opt, ACDC_REPORT_WORD | ctx->exid);
+    acdc_put32(opt + ACDC_OPT_BODY_OFS, f->rx_ce);
+    acdc_put32(opt + ACDC_OPT_BODY_OFS + 4, f->rx_total);
+    acdc_put32(opt + ACDC_OPT_BODY_OFS + 8, (uint32_t) t->came_mark << 24 | ago);
+    acdc_put32(opt + ACDC_OPT_BODY_OFS + 12, clock_us(ctx) - ago);
+}

@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+
+/* Time on the wire: marked segments, reports of them, and what these say. */
+
+#include "acdc-timing.h"
+#include "sim.h"
+#include "tap.h"
+
+enum { MSS = 1448, US = 1000 };
+
+/* Two ends; 'on' of each: whether its parameters need timing. */
+static void
+begin(struct sim *s, bool on0, bool on1)
+{
+    struct acdc_params p[2] = { acdc_params_default, acdc_params_default };
+
+    p[0].on_ramp = on0 ? 30 : 0;
+    p[1].on_ramp = on1 ? 30 : 0;
+    sim_init(s, &p[0], &p[1]);
+    s->guest[0].timestamps = s->guest[1].timestamps = true;
+    sim_connect(s);
+}
+
+static uint8_t
+capability(const struct packet *p)
+{
+    struct acdc_pkt pkt;
+
+    return packet_parse(p, &pkt) && (pkt.opt_flags & ACDC_O_CAPABILITY)
+           ? acdc_pkt_tcp(&pkt)[pkt.cap_ofs + ACDC_OPT_BODY_OFS + 1] : 0xff;
+}
+
+static bool
+is_marked(const struct packet *p)
+{
+    return packet_reserved(p) & ACDC_RES_FACK;
+}
+
+static bool
+is_report(const struct packet *p)
+{
+    struct acdc_pkt pkt;
+
+    return packet_parse(p, &pkt) && (pkt.opt_flags & ACDC_O_REPORT);
+}
+
+/* 'side' sends 'n' bytes, which are on the wire. */
+static struct packet *
+send(struct sim *s, int side, uint32_t n)
+{
+    struct tcp_spec spec = sim_spec(s, side, ACDC_TCP_ACK, n);
+
+    s->guest[side].snd_nxt += n;
+    return sim_egress(s, side, packet_make(&spec));
+}
+
+static struct packet *
+ack_on_wire(struct sim *s, int side)
+{
+    struct tcp_spec spec = sim_spec(s, side, ACDC_TCP_ACK, 0);
+
+    return sim_egress(s, side, packet_make(&spec));
+}
+
+/* A segment takes 'there' us, stays with guest 1 for 'guest' us, and its ACK takes
+ * 'back' us. */
+static void
+round_trip(struct sim *s, uint32_t there, uint32_t guest, uint32_t back)
+{
+    struct packet *p = send(s, 0, MSS);
+
+    s->now += (uint64_t) there * US;
+    packet_free_list(sim_ingress(s, 1, p));
+    s->guest[1].rcv_nxt = s->guest[0].snd_nxt;
+    s->now += (uint64_t) guest * US;
+    p = ack_on_wire(s, 1);
+    s->now += (uint64_t) back * US;
+    packet_free_list(sim_ingress(s, 0, p));
+}
+
+static struct acdc_facts
+facts(const struct sim *s)
+{
+    struct acdc_facts e = { 0 };
+
+    acdc_timing_facts(sim_flow(s, 0), &e);
+    return e;
+}
+
+static void
+test_handshake(void)
+{
+    const uint8_t old = ACDC_CAP_NOT_ECT | ACDC_CAP_RESUME;
+    struct sim s;
+    int on0, on1;
+
+    for (on0 = 0; on0 < 2; on0++) {
+        for (on1 = 0; on1 < 2; on1++) {
+            const uint8_t flags = (uint8_t) (on0 ? old | ACDC_CAP_TIMING : old);
+
+            begin(&s, on0, on1);
+            ok(capability(s.wire[0]) == flags && capability(s.wire[1]) == flags,
+               "what both ends say where %s need it",
+               on0 && on1 ? "both" : on0 ? "who connects does"
+               : on1 ? "who listens does" : "none does");
+            round_trip(&s, 10, 0, 10);
+            round_trip(&s, 10, 0, 10);
+            is_u64(sim_counter(&s, 0, ACDC_C_TIMED) != 0, (uint64_t) on0,
+                   "then data is marked or not");
+            is_u64(acdc_flow_in(sim_flow(&s, 0))->has_more, (uint64_t) on0,
+                   "and the flow has what it needs");
+            sim_done(&s);
+        }
+    }
+}
+
+/* The other end does not say it. */
+static void
+test_old_peer(void)
+{
+    struct acdc_params p = acdc_params_default;
+    struct tcp_spec spec;
+    struct sim s;
+
+    p.on_ramp = 30;
+    sim_init(&s, &p, NULL);
+    sim_remove_acdc(&s, 1);
+    sim_syn(&s);
+    spec = sim_spec(&s, 1, ACDC_TCP_SYN | ACDC_TCP_ACK, 0);
+    opt_mss(&spec, 1460);
+    opt_capability(&spec, ACDC_OPT_EXID);
+    spec.opts[spec.opts_len - 3] = ACDC_CAP_NOT_ECT;
+    packet_free_list(sim_ingress(&s, 0, packet_make(&spec)));
+    s.guest[0].snd_nxt++;
+    s.guest[1].snd_nxt++;
+    s.guest[0].rcv_nxt = s.guest[1].snd_nxt;
+    round_trip(&s, 10, 0, 10);
+    round_trip(&s, 10, 0, 10);
+    is_u64(sim_counter(&s, 0, ACDC_C_TIMED), 0, "an old peer gets no marked data");
+    is_u64(sim_counter(&s, 0, ACDC_C_FLOWS_CAPABLE), 1, "all else as ever");
+    sim_done(&s);
+}
+
+static void
+test_marks(void)
+{
+    unsigned int i, n = 0, marked = 0;
+    struct packet *p;
+    struct sim s;
+
+    begin(&s, true, true);
+    round_trip(&s, 10, 0, 10);
+    for (i = 0; i < 5; i++) {
+        p = send(&s, 0, MSS);
+        marked += is_marked(p);
+        p = sim_ingress(&s, 1, p);
+        n += is_marked(p) || !packet_csum_ok(p);
+        packet_free_list(p);
+    }
+    s.guest[1].rcv_nxt = s.guest[0].snd_nxt;
+    is_u64(marked, 1, "one segment of a window is marked");
+    is_u64(n, 0, "which the far guest does not see");
+    p = ack_on_wire(&s, 1);
+    ok(is_report(p) && packet_csum_ok(p), "its next ACK has a report");
+    p = sim_ingress(&s, 0, p);
+    ok(!packet_is_ours(p) && packet_csum_ok(p), "the guest gets an ACK");
+    packet_free_list(p);
+    p = ack_on_wire(&s, 1);
+    ok(!is_report(p), "the one after that has none");
+    packet_free_list(p);
+    is_u64(sim_counter(&s, 0, ACDC_C_REPORTS_IGNORED), 0, "none was ignored");
+    sim_done(&s);
+}
+
+static void
+test_rtt(void)
+{
+    struct acdc_facts e;
+    struct sim s;
+    int i;
+
+    begin(&s, true, true);
+    for (i = 0; i < 10; i++) {
+        round_trip(&s, 20, 40000, 20);
+    }
+    e = facts(&s);
+    is_u64(e.net_rtt_us, 40, "the network's round trip is without the far guest");
+    is_u64(e.min_net_rtt_us, 40, "so is the least");
+    round_trip(&s, 90, 500, 20);
+    e = facts(&s);
+    is_u64(e.net_rtt_us, 110, "a longer one");
+    is_u64(e.min_net_rtt_us, 40, "which is not the least");
+    is_u64(e.queue_us, 70, "of which one way has all");
+    is_u64(e.owd_us, 0, "the whole of it is not known");
+    round_trip(&s, 20, 500, 90);
+    is_u64(facts(&s).queue_us, 0, "what queues on the way back is not on the way there");
+    s.now += 17000 * SIM_MS;
+    round_trip(&s, 60, 500, 60);
+    e = facts(&s);
+    is_u64(e.min_net_rtt_us, 120, "after 16 seconds it is forgotten");
+    is_u64(e.queue_us, 0, "and the way is what it is now");
+    sim_done(&s);
+}
+
+static void
+test_synced(void)
+{
+    struct acdc_config config;
+    struct acdc_facts e;
+    struct sim s;
+
+    begin(&s, true, true);
+    s.clock[0] = s.clock[1] = UINT64_C(1700000000000000000);
+    acdc_config_get(s.acdc[0], &config);
+    config.clock_synced = true;
+    acdc_config_set(s.acdc[0], &config);
+    round_trip(&s, 25, 100, 10);
+    round_trip(&s, 25, 100, 10);
+    e = facts(&s);
+    is_u64(e.owd_us, 25, "synchronized clocks tell the one-way delay");
+    round_trip(&s, 125, 100, 10);
+    e = facts(&s);
+    is_u64(e.owd_us, 125, "all of it");
+    is_u64(e.queue_us, 100, "and what is beyond the least");
+
+    /* They only say so. */
+    s.clock[1] += 5000 * US;
+    round_trip(&s, 125, 100, 10);
+    e = facts(&s);
+    is_u64(e.owd_us, 0, "what cannot be is not taken for a delay");
+    is_u64(e.queue_us, 100, "but what the round trip bears out is");
+    sim_done(&s);
+}
+
+/* Clocks that are set, and that drift by 50 ppm. */
+static void
+test_clocks(void)
+{
+    uint32_t worst[2] = { 0, 0 }, least = UINT32_MAX;
+    struct sim s;
+    int i;
+
+    begin(&s, true, true);
+    for (i = 0; i < 20; i++) {
+        s.clock[1] += i % 4 == 1 ? 3000000000u : i % 4 == 3 ? -1000000000u : 0u;
+        round_trip(&s, 20, 100, 20);
+        worst[0] = facts(&s).queue_us > worst[0] ? facts(&s).queue_us : worst[0];
+    }
+    is_u64(worst[0], 0, "a clock that is set makes no delay where there is none");
+    for (i = 0; i < 20000; i++) {
+        uint32_t queue = i % 5 ? 0 : 100;
+        uint64_t before = s.now;
+
+        s.now += SIM_MS;
+        round_trip(&s, 20 + queue, 100, 20);
+        s.clock[i < 10000] += (s.now - before) / 20000;
+        if (queue) {
+            least = facts(&s).queue_us < least ? facts(&s).queue_us : least;
+        } else {
+            worst[1] = facts(&s).queue_us > worst[1] ? facts(&s).queue_us : worst[1];
+        }
+    }
+    is_u64(worst[1], 0, "nor do clocks that drift apart");
+    ok(least >= 99, "nor do they hide one: %u us", least);
+    sim_done(&s);
+}
+
+/* A report that comes late, twice, or says what cannot be. */
+static void
+test_reports(void)
+{
+    struct packet *p, *again;
+    struct acdc_facts e;
+    struct sim s;
+    uint8_t *opt;
+
+    begin(&s, true, true);
+    round_trip(&s, 20, 100, 20);
+    round_trip(&s, 20, 100, 20);
+    packet_free_list(sim_ingress(&s, 1, send(&s, 0, MSS)));
+    s.guest[1].rcv_nxt = s.guest[0].snd_nxt;
+    p = ack_on_wire(&s, 1);
+    again = packet_clone(p);
+    s.now += 40 * US;
+    packet_free_list(sim_ingress(&s, 0, p));
+    s.now += 5000 * US;
+    packet_free_list(sim_ingress(&s, 0, packet_clone(again)));
+    is_u64(sim_counter(&s, 0, ACDC_C_REPORTS_IGNORED), 1, "a replayed report is ignored");
+    is_u64(facts(&s).net_rtt_us, 40, "and says nothing");
+    packet_free_list(sim_ingress(&s, 1, send(&s, 0, MSS)));
+    packet_free_list(sim_ingress(&s, 0, again));
+    is_u64(sim_counter(&s, 0, ACDC_C_REPORTS_IGNORED), 2,
+           "so is one of another segment");
+
+    /* Longer ago than it was sent. */
+    s.guest[1].rcv_nxt = s.guest[0].snd_nxt;
+    p = ack_on_wire(&s, 1);
+    opt = packet_data(p) + p->l3_ofs + 14 + 20 + 20;
+    ok(is_report(p), "the right one");
+    opt[14] = 0x7f;
+    s.now += 40 * US;
+    packet_free_list(sim_ingress(&s, 0, p));
+    is_u64(sim_counter(&s, 0, ACDC_C_REPORTS_IGNORED), 3, "so are impossible times");
+    e = facts(&s);
+    is_u64(e.net_rtt_us, 40, "nothing of it is taken");
+    sim_done(&s);
+}
+
+/* Offload segments one marked packet into several marked ones. */
+static void
+test_train(void)
+{
+    struct packet *p[2];
+    struct sim s;
+    int i;
+
+    begin(&s, true, true);
+    round_trip(&s, 20, 100, 20);
+    p[0] = send(&s, 0, MSS);
+    p[1] = send(&s, 0, MSS);
+    ok(is_marked(p[0]) && !is_marked(p[1]), "the first of two is marked");
+    packet_data(p[1])[14 + 20 + 12] |= ACDC_RES_FACK;
+    for (i = 0; i < 2; i++) {
+        s.now += 20 * US;
+        packet_free_list(sim_ingress(&s, 1, p[i]));
+    }
+    s.guest[1].rcv_nxt = s.guest[0].snd_nxt;
+    s.now += 5 * US;
+    packet_free_list(sim_ingress(&s, 0, ack_on_wire(&s, 1)));
+    is_u64(facts(&s).net_rtt_us, 20, "the first one's time is reported");
+    sim_done(&s);
+}
+
+/* Where the option does not fit, and on data. */
+static void
+test_facks(void)
+{
+    const uint32_t edges[6] = { 0xffff, 0x1ffff, 0x2ffff, 0x3ffff, 0x4ffff, 0x5ffff };
+    struct tcp_spec spec;
+    struct packet *p;
+    struct sim s;
+
+    begin(&s, true, true);
+    round_trip(&s, 20, 100, 20);
+    packet_free_list(sim_ingress(&s, 1, send(&s, 0, MSS)));
+    s.guest[1].rcv_nxt = s.guest[0].snd_nxt;
+    spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
+    opt_nop(&spec, 2);
+    opt_sack(&spec, 1, edges);
+    p = sim_egress(&s, 1, packet_make(&spec));
+    is_u64(packet_count(p), 2, "an ACK with SACK has no room for a report");
+    ok(packet_is_fack(p) && is_report(p) && packet_csum_ok(p), "so there is a FACK");
+    s.now += 40 * US;
+    packet_free_list(sim_ingress(&s, 0, p));
+    is_u64(facts(&s).net_rtt_us, 40, "which is taken");
+
+    packet_free_list(sim_ingress(&s, 1, send(&s, 0, MSS)));
+    s.guest[1].rcv_nxt = s.guest[0].snd_nxt;
+    p = send(&s, 1, MSS);
+    ok(packet_count(p) == 2 && packet_is_fack(p) && is_report(p),
+       "nor has a full segment");
+    packet_free_list(sim_ingress(&s, 0, p));
+    s.guest[0].rcv_nxt = s.guest[1].snd_nxt;
+    packet_free_list(sim_ack(&s, 0));
+    packet_free_list(sim_ingress(&s, 1, send(&s, 0, MSS)));
+    s.guest[1].rcv_nxt = s.guest[0].snd_nxt;
+    p = send(&s, 1, 100);
+    ok(packet_count(p) == 1 && is_report(p) && packet_csum_ok(p),
+       "a short one has it");
+    p = sim_ingress(&s, 0, p);
+    ok(!packet_is_ours(p) && packet_payload_ok(p), "and its guest gets the data");
+    packet_free_list(p);
+    sim_done(&s);
+}
+
+/* The policy ends, and what is measured with it. */
+static void
+test_policy(void)
+{
+    uint64_t marks;
+    struct sim s;
+    int i;
+
+    begin(&s, true, true);
+    round_trip(&s, 20, 100, 20);
+    round_trip(&s, 20, 100, 20);
+    sim_policy(&s, 0, &acdc_params_default);
+    marks = sim_counter(&s, 0, ACDC_C_TIMED);
+    ok(marks > 0, "marked");
+    for (i = 0; i < 5; i++) {
+        round_trip(&s, 20, 100, 20);
+    }
+    is_u64(sim_counter(&s, 0, ACDC_C_TIMED), marks, "without the parameter no more");
+    sim_done(&s);
+}
+
+int
+main(void)
+{
+    test_handshake();
+    test_old_peer();
+    test_marks();
+    test_rtt();
+    test_synced();
+    test_clocks();
+    test_reports();
+    test_train();
+    test_facks();
+    test_policy();
+    is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
+    return tap_end();
+}
