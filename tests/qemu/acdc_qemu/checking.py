@@ -14,9 +14,9 @@ from pathlib import Path
 
 from acdc_qemu.machine import OUT, QEMU, ROOT, Failure, Machine, need
 
-TARBALL = Path("/usr/src/linux-source-6.1.tar.xz")
-SOURCE = OUT / "linux-source-6.1"
-MODULE = OUT / "module"
+DEFAULT = "6.1"
+VERSIONS = (ROOT / "ovs-patches/linux/versions").read_text().split()
+FRAGMENT = QEMU / "kernel.config"
 MAKE = ["make", "-s", "ARCH=x86_64", f"-j{os.cpu_count() or 1}"]
 
 
@@ -76,15 +76,6 @@ FAULTS = {
 }
 
 
-def run(command: list[str | Path], log: str, cwd: Path | None = None) -> None:
-    path = OUT / f"{log}.log"
-    with path.open("w") as out:
-        done = subprocess.run(command, cwd=cwd, stdout=out, stderr=subprocess.STDOUT)
-    if done.returncode:
-        tail = path.read_text(errors="replace").splitlines()[-25:]
-        raise Failure("\n".join([*tail, f"{' '.join(map(str, command))} failed, see {path}"]))
-
-
 def digest(*paths: Path) -> str:
     total = hashlib.sha256()
     for path in paths:
@@ -92,72 +83,107 @@ def digest(*paths: Path) -> str:
     return total.hexdigest()
 
 
-def is_new(stamp: Path, value: str) -> bool:
-    return not stamp.exists() or stamp.read_text() != value
+class Checking:
+    """Of one version of Linux."""
+
+    def __init__(self, linux: str) -> None:
+        self.linux = linux
+        self.out = OUT if linux == DEFAULT else OUT.with_name(f"{OUT.name}-{linux}")
+        self.source = self.out / f"linux-source-{linux}"
+        self.tarball = Path(f"/usr/src/linux-source-{linux}.tar.xz")
+
+    def run(self, command: list[str | Path], log: str, cwd: Path | None = None) -> None:
+        path = self.out / f"{log}.log"
+        with path.open("w") as out:
+            done = subprocess.run(command, cwd=cwd, stdout=out, stderr=subprocess.STDOUT)
+        if done.returncode:
+            tail = path.read_text(errors="replace").splitlines()[-25:]
+            raise Failure("\n".join([*tail, f"{' '.join(map(str, command))} failed, see {path}"]))
+
+    def changed(self, stamp: str, value: str) -> bool:
+        path = self.out / f"{stamp}.stamp"
+        return not path.exists() or path.read_text() != value
+
+    def keep(self, stamp: str, value: str) -> None:
+        (self.out / f"{stamp}.stamp").write_text(value)
+
+    def kernel(self) -> None:
+        """Builds it, once: 20 to 30 minutes on two busy processors."""
+        need("bc", "flex", "bison", "gcc")
+        if not self.tarball.exists():
+            group = "qemu" if self.linux == DEFAULT else f"lab-{self.linux}"
+            raise Failure(f"{self.tarball} is missing: build-aux/install-deps {group}")
+        self.out.mkdir(parents=True, exist_ok=True)
+        stat = self.tarball.stat()
+        value = f"{stat.st_size} {stat.st_mtime_ns}"
+        if self.changed("source", value):
+            print("unpacking the kernel's source", flush=True)
+            shutil.rmtree(self.source, ignore_errors=True)
+            self.run(["tar", "-C", self.out, "-xf", self.tarball], "unpack")
+            self.keep("source", value)
+        value += digest(FRAGMENT)
+        if not self.changed("kernel", value):
+            return
+        print("building the checking kernel (minutes)", flush=True)
+        self.configure()
+        self.run([*MAKE, "bzImage", "modules"], "kernel", self.source)
+        self.keep("kernel", value)
+
+    def configure(self) -> None:
+        merge = self.source / "scripts/kconfig/merge_config.sh"
+        self.run([*MAKE, "tinyconfig"], "config", self.source)
+        self.run([merge, "-m", ".config", FRAGMENT], "config", self.source)
+        self.run([*MAKE, "olddefconfig"], "config", self.source)
+        config = set((self.source / ".config").read_text().splitlines())
+        lost = [
+            line
+            for line in FRAGMENT.read_text().splitlines()
+            if line.startswith("CONFIG_")
+            and (f"{line[:-2]}=y" in config if line.endswith("=n") else line not in config)
+        ]
+        if lost:
+            raise Failure("the kernel refused " + " ".join(lost))
+
+    def module(self, layer: Path, fault: str | None) -> None:
+        """Builds it as acdc-dkms does, into the layer's /lib/modules."""
+        pristine, module = self.out / "module-source", self.out / "module"
+        inputs = [path for path in sorted(ROOT.glob("datapath/**/*")) if path.is_file()]
+        inputs += [path for path in sorted(ROOT.glob("ovs-patches/linux/**/*")) if path.is_file()]
+        inputs.append(ROOT / "utilities/acdc-dkms")
+        value = digest(*inputs) + (self.out / "kernel.stamp").read_text()
+        if self.changed("module", value):
+            dkms = ROOT / "utilities/acdc-dkms"
+            self.run([dkms, "source", pristine, "-k", self.linux], "module-source")
+            self.keep("module", value)
+        print(f"building the module{f' with a fault: {fault}' if fault else ''}", flush=True)
+        for path in pristine.rglob("*"):
+            if path.is_file():
+                name = path.relative_to(pristine)
+                _write(module / name, _with_fault(path.read_text(), str(name), fault))
+        self.run([*MAKE, "-C", self.source, f"M={module}", "modules"], "module")
+        release = (self.source / "include/config/kernel.release").read_text().strip()
+        target = layer / "usr/lib/modules" / release
+        target.mkdir(parents=True)
+        for name in ("modules.builtin", "modules.order"):
+            shutil.copy2(self.source / name, target)
+        for path in module.glob("*.ko"):
+            shutil.copy2(path, target)
+        self.run(["depmod", "-b", layer / "usr", release], "depmod")
+
+    def machine(self, layer: Path) -> Machine:
+        # It did not find an engine that was left behind on purpose: by hand only.
+        options = ["kmemleak=off"]
+        image = self.source / "arch/x86/boot/bzImage"
+        return Machine(image, (), [layer], memory="2G", options=options)
 
 
-def kernel() -> None:
-    """Builds it, once: 20 to 30 minutes on two busy processors."""
-    need("bc", "flex", "bison", "gcc")
-    if not TARBALL.exists():
-        raise Failure(f"{TARBALL} is missing: build-aux/install-deps qemu")
-    fragment = QEMU / "kernel.config"
-    stat = TARBALL.stat()
-    unpacked, built = OUT / "source.stamp", OUT / "kernel.stamp"
-    value = f"{stat.st_size} {stat.st_mtime_ns}"
-    if is_new(unpacked, value):
-        print("unpacking the kernel's source", flush=True)
-        shutil.rmtree(SOURCE, ignore_errors=True)
-        run(["tar", "-C", OUT, "-xf", TARBALL], "unpack")
-        unpacked.write_text(value)
-    value += digest(fragment)
-    if not is_new(built, value):
-        return
-    print("building the checking kernel (minutes)", flush=True)
-    run([*MAKE, "tinyconfig"], "config", SOURCE)
-    run([SOURCE / "scripts/kconfig/merge_config.sh", "-m", ".config", fragment], "config", SOURCE)
-    run([*MAKE, "olddefconfig"], "config", SOURCE)
-    config = set((SOURCE / ".config").read_text().splitlines())
-    wanted = [
-        # As the kernel writes what is off.
-        f"# {line[:-2]} is not set" if line.endswith("=n") else line
-        for line in fragment.read_text().splitlines()
-        if line.startswith("CONFIG_")
-    ]
-    if lost := [line for line in wanted if line not in config]:
-        raise Failure("the kernel refused " + " ".join(lost))
-    run([*MAKE, "bzImage", "modules"], "kernel", SOURCE)
-    built.write_text(value)
-
-
-def module(layer: Path, fault: str | None) -> None:
-    """Builds it as acdc-dkms does, into the layer's /lib/modules."""
-    pristine = OUT / "module-source"
-    inputs = [path for path in sorted(ROOT.glob("datapath/**/*")) if path.is_file()]
-    inputs += [path for path in sorted(ROOT.glob("ovs-patches/linux/**/*")) if path.is_file()]
-    inputs.append(ROOT / "utilities/acdc-dkms")
-    value, stamp = digest(*inputs) + (OUT / "kernel.stamp").read_text(), OUT / "module.stamp"
-    if is_new(stamp, value):
-        run([ROOT / "utilities/acdc-dkms", "source", pristine, "-k", "6.1"], "module-source")
-        stamp.write_text(value)
-    print(f"building the module{f' with a fault: {fault}' if fault else ''}", flush=True)
-    for path in pristine.rglob("*.[ch]"):
-        text = path.read_text()
-        name = path.relative_to(pristine)
-        if fault and FAULTS[fault].path == str(name):
-            for right, wrong in FAULTS[fault].edits:
-                if right not in text:
-                    raise Failure(f"{name} has changed: fault {fault} does not apply")
-                text = text.replace(right, wrong)
-        _write(MODULE / name, text)
-    _write(MODULE / "Makefile", (pristine / "Makefile").read_text())
-    run([*MAKE, "-C", SOURCE, f"M={MODULE}", "modules"], "module")
-    release = (SOURCE / "include/config/kernel.release").read_text().strip()
-    target = layer / "usr/lib/modules" / release
-    target.mkdir(parents=True)
-    for path in (*MODULE.glob("*.ko"), SOURCE / "modules.builtin", SOURCE / "modules.order"):
-        shutil.copy2(path, target)
-    run(["depmod", "-b", layer / "usr", release], "depmod")
+def _with_fault(text: str, name: str, fault: str | None) -> str:
+    if fault and FAULTS[fault].path == name:
+        for right, wrong in FAULTS[fault].edits:
+            if right not in text:
+                raise Failure(f"{name} has changed: fault {fault} does not apply")
+            text = text.replace(right, wrong)
+    return text
 
 
 def _write(path: Path, text: str) -> None:
@@ -165,9 +191,3 @@ def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
-
-
-def machine(layer: Path) -> Machine:
-    # It did not find an engine that was left behind on purpose: by hand only.
-    options = ["kmemleak=off"]
-    return Machine(SOURCE / "arch/x86/boot/bzImage", (), [layer], memory="2G", options=options)
