@@ -128,14 +128,25 @@ repeat_data(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
 }
 
+/* The first data after a pause. */
+static ACDC_NOINLINE void
+restart_idle(struct acdc_ctx *ctx, struct acdc_flow *f,
+             const struct acdc_params *params)
+{
+    struct acdc_facts facts;
+
+    acdc_flow_facts(ctx, f, params, &facts);
+    if (acdc_law_idle(&acdc_flow_in(f)->law, &facts)) {
+        ACDC_COUNT(ctx, IDLE_RESTARTS, 1);
+    }
+}
+
 /* Data or FIN of the guest, up to 'end', which is not dropped: how far it sent, and
  * what that says. */
 static inline void
 follow_data(struct acdc_ctx *ctx, struct acdc_flow *f,
             const struct acdc_params *params, struct acdc_pkt *p, uint32_t end)
 {
-    struct acdc_facts facts;
-
     if (seq_before(p->seq, f->snd_una) && !seq_after(end, f->snd_una)) {
         /* A keep-alive or a very late copy. */
         return;
@@ -153,10 +164,7 @@ follow_data(struct acdc_ctx *ctx, struct acdc_flow *f,
     } else {
         if (f->snd_nxt == f->snd_una
             && acdc_flow_is_overdue(ctx, f)) {
-            acdc_flow_facts(ctx, f, params, &facts);
-            if (acdc_law_idle(&acdc_flow_in(f)->law, &facts)) {
-                ACDC_COUNT(ctx, IDLE_RESTARTS, 1);
-            }
+            restart_idle(ctx, f, params);
         }
         if (f->flags & ACDC_F_RTT_NEXT) {
             f->flags ^= ACDC_F_RTT_NEXT;
@@ -647,7 +655,7 @@ egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
 }
 
 /* See acdc_table_run(). */
-static ACDC_NOINLINE void
+static ACDC_RUN void
 egress_run(struct acdc_ctx *ctx, struct acdc_pkt *p, struct acdc_pkt *end)
 {
     for (; p < end; p++) {

@@ -95,12 +95,15 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
 {
     struct acdc_tenant *tenant = acdc_ptr_load(&port->tenant);
     uint32_t slot = acdc_slot();
-    struct acdc_ctx ctx;
+    struct acdc_ctx ctx ACDC_UNINITIALIZED;
 
     if (!tenant) {
         return;
     }
-    if (!ACDC_COUNT_AT_ONCE) {
+    if (ACDC_ONE_A_CALL) {
+        n = 1;
+    }
+    if (!ACDC_ONE_A_CALL) {
         clear_counters(&ctx);
     }
     ctx.acdc = tenant->acdc;
@@ -110,7 +113,7 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
     ctx.table = acdc_ptr_load(&ctx.acdc->table);
     ctx.slot = &tenant->slots[slot];
     ctx.me = ctx.last_holder = (uint8_t) ((slot + 1) * 2);
-    ctx.basis = acdc_hash_basis(ctx.acdc, port->idx);
+    ctx.basis = port->basis;
     ctx.dir = dir;
     ctx.port_key = (uint16_t) (port->idx * ACDC_N_KINDS);
     ctx.exid = (uint16_t) acdc_a32_read(&ctx.acdc->exid);
@@ -131,8 +134,10 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
         parse(&ctx, pkts, n, ACDC_INGRESS);
         acdc_ingress(&ctx, pkts, n);
     }
-    if (!ACDC_COUNT_AT_ONCE) {
+    if (!ACDC_ONE_A_CALL) {
         flush_counters(&ctx);
     }
-    acdc_rtt_flush(&ctx);
+    if (ctx.n_rtts) {
+        acdc_rtt_flush(&ctx);
+    }
 }

@@ -89,16 +89,27 @@ acdc_note_sharing(const struct acdc_ctx *ctx, const struct acdc_pkt *pkts,
 /* Has the packets of a batch, which have their keys, processed by 'run': those from
  * 'p' to 'end', for each of which it calls acdc_table_find_ahead() before.  All at
  * once, or in groups one by one.  'dir' and 'run' are constants; 'run' is not in
- * line, so that what it has in line is there once for both ways. */
+ * line, so that what it has in line is there once for both ways.  A packet that is
+ * alone goes neither. */
+#if ACDC_ONE_A_CALL
+#define ACDC_RUN inline
+#else
+#define ACDC_RUN ACDC_NOINLINE
+#endif
 static ACDC_ALWAYS_INLINE void
 acdc_table_run(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n,
                enum acdc_dir dir,
                void (*run)(struct acdc_ctx *, struct acdc_pkt *p,
                            struct acdc_pkt *end))
 {
-    struct acdc_groups groups;
+    struct acdc_groups groups ACDC_UNINITIALIZED;
     unsigned int i;
 
+    if (ACDC_ONE_A_CALL) {
+        pkts->flow = acdc_link_follow(pkts->bucket);
+        run(ctx, pkts, pkts + 1);
+        return;
+    }
     if (acdc_likely(!acdc_group(ctx, &groups, pkts, n, dir))) {
         acdc_table_find(ctx, pkts, n, dir);
         acdc_note_sharing(ctx, pkts, n);

@@ -232,7 +232,7 @@ ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
 }
 
 /* See acdc_table_run(). */
-static ACDC_NOINLINE void
+static ACDC_RUN void
 ingress_run(struct acdc_ctx *ctx, struct acdc_pkt *p, struct acdc_pkt *end)
 {
     for (; p < end; p++) {

@@ -38,6 +38,13 @@
 #define acdc_unlikely(X) unlikely(X)
 #define ACDC_ALWAYS_INLINE __always_inline
 #define ACDC_NOINLINE noinline
+/* Of a large variable that is written before it is read: else kernels that are built
+ * so (CONFIG_INIT_STACK_ALL_ZERO) fill it with zeros at each packet. */
+#if __has_attribute(uninitialized)
+#define ACDC_UNINITIALIZED __attribute__((uninitialized))
+#else
+#define ACDC_UNINITIALIZED
+#endif
 #define ACDC_PACKED __packed
 typedef u64 acdc_u64_align4 __aligned(4);
 #define ACDC_BUILD_ASSERT(X) BUILD_BUG_ON(!(X))
@@ -58,9 +65,10 @@ typedef u64 acdc_a64;
 /* Counters live in per-CPU slots and are only added to with bottom halves
  * off, so no two writers meet. */
 #define acdc_a64_add(P, V) WRITE_ONCE(*(P), *(P) + (V))
-/* Whether a packet adds to them itself, and not acdc_process() at its end: there
- * is one packet a call, and an addition is one instruction. */
-#define ACDC_COUNT_AT_ONCE 1
+/* Whether acdc_process() is called with one packet, never more.  What only batches
+ * need is left out then.  The packet adds to the counters itself, and not
+ * acdc_process() at its end: an addition is one instruction. */
+#define ACDC_ONE_A_CALL 1
 
 /* Pointers published to lock-free readers. */
 #define acdc_ptr_load(P) smp_load_acquire(P)
@@ -79,18 +87,18 @@ static inline void acdc_read_lock(void) { rcu_read_lock(); }
 static inline void acdc_read_unlock(void) { rcu_read_unlock(); }
 
 /* Held for a few dozen instructions, never across a call to the host.
- * Bottom halves are off wherever the engine runs. */
+ * Bottom halves are off while a packet is processed, and here while it is held. */
 typedef spinlock_t acdc_lock_t;
 static inline void acdc_lock_init(acdc_lock_t *l) { spin_lock_init(l); }
 static inline void acdc_lock(acdc_lock_t *l) { spin_lock_bh(l); }
 static inline void acdc_unlock(acdc_lock_t *l) { spin_unlock_bh(l); }
-/* See below; here nobody knows. */
+/* See below; here nobody knows.  Only within acdc_process(). */
 static inline u8 acdc_lock_as(acdc_lock_t *l, u8 me)
 {
-    spin_lock_bh(l);
+    spin_lock(l);
     return me;
 }
-static inline void acdc_unlock_as(acdc_lock_t *l, u8 me) { spin_unlock_bh(l); }
+static inline void acdc_unlock_as(acdc_lock_t *l, u8 me) { spin_unlock(l); }
 static inline u8 acdc_lock_holder(const acdc_lock_t *l) { return 0; }
 /* Without locks, where one may sleep: lets others have what this thread locks
  * again and again. */
@@ -163,6 +171,7 @@ static inline u64 acdc_div64(u64 a, u64 b) { return div64_u64(a, b); }
 #define ACDC_ALWAYS_INLINE inline __attribute__((always_inline))
 /* For what few packets need: in line it takes registers from all others. */
 #define ACDC_NOINLINE __attribute__((noinline))
+#define ACDC_UNINITIALIZED
 #define ACDC_PACKED __attribute__((packed))
 typedef uint64_t acdc_u64_align4 __attribute__((aligned(4)));
 #define ACDC_BUILD_ASSERT(X) _Static_assert(X, #X)
@@ -194,7 +203,7 @@ typedef uint64_t acdc_a64;
 #define acdc_a64_add(P, V) \
     ((void) __atomic_fetch_add(P, V, __ATOMIC_RELAXED))
 /* A call has many packets, and an addition waits for those before. */
-#define ACDC_COUNT_AT_ONCE 0
+#define ACDC_ONE_A_CALL 0
 
 #define acdc_ptr_load(P) __atomic_load_n(P, __ATOMIC_ACQUIRE)
 #define acdc_ptr_store(P, V) __atomic_store_n(P, V, __ATOMIC_RELEASE)

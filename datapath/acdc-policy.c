@@ -3,7 +3,7 @@
 /* Tenants, their policies, and the ports bound to them.  All but
  * acdc_policy_match() runs on the configuration thread. */
 
-#include "acdc-private.h"
+#include "acdc-table.h"
 
 const struct acdc_params acdc_params_default = {
 #define ACDC_PARAM(NR, SYMBOL, NAME, KIND, MIN, MAX, DEFAULT, ...) \
@@ -395,6 +395,7 @@ acdc_port_bind(struct acdc *a, uint32_t port_no, const char *port_name,
     port->acdc = a;
     port->owner = port->tenant = t;
     port->port_no = port_no;
+    port->basis = acdc_hash_basis(a, port->idx);
     acdc_lock_init(&port->recall_lock);
     acdc_a32_set(&port->mtu, mtu);
     memcpy(port->name, port_name,

@@ -61,6 +61,7 @@ struct acdc_port {
     uint16_t idx;               /* In acdc_port_dir. */
     acdc_count_t n_flows;
     acdc_count_t n_tails;       /* What the host keeps. */
+    uint64_t basis;             /* acdc_hash_basis(). */
     char name[ACDC_NAME_LEN];
     /* See acdc-recall.c. */
     acdc_a32 paths[ACDC_PATHS];

@@ -45,7 +45,7 @@ struct acdc_ctx {
     const struct acdc_policy *policy;
     struct acdc_slot_stats *slot;
     struct acdc_table *table;   /* As of the beginning. */
-    uint64_t basis;             /* acdc_hash_basis() of the port. */
+    uint64_t basis;             /* The port's. */
     enum acdc_dir dir;
     uint16_t port_key;          /* Of the port's flows of ACDC_KIND_4. */
     uint16_t exid;
@@ -58,7 +58,7 @@ struct acdc_ctx {
     uint32_t grouping;          /* The slot's, as of the beginning. */
     const struct acdc_pkt *timed;       /* The last one whose round-trip time is to
                                          * be measured. */
-    /* Without ACDC_COUNT_AT_ONCE: */
+    /* Without ACDC_ONE_A_CALL: */
     uint64_t counted;           /* A bit for each valid one of ... */
     uint32_t counters[64];      /* ... added to 'slot' at the end.  Those that stand
                                  * later in the list are added at once. */
@@ -93,7 +93,7 @@ acdc_count(struct acdc_ctx *ctx, unsigned int counter, uint32_t n)
 {
     uint64_t bit = (uint64_t) 1 << (counter & 63);
 
-    if (ACDC_COUNT_AT_ONCE || counter >= 64) {
+    if (ACDC_ONE_A_CALL || counter >= 64) {
         acdc_a64_add(&ctx->slot->counters[counter], n);
         return;
     }

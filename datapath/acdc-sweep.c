@@ -67,9 +67,11 @@ acdc_sweep(struct acdc *a, uint64_t now, uint32_t budget)
     for (; budget; budget--) {
         struct acdc_flow *f, *next;
 
-        acdc_read_lock();
-        acdc_table_prefetch(t, a->sweep_hand);
-        for (f = acdc_link_load(&t->buckets[a->sweep_hand]); f; f = next) {
+        f = acdc_link_load(&t->buckets[a->sweep_hand]);
+        if (f) {
+            acdc_table_prefetch(t, a->sweep_hand);
+        }
+        for (; f; f = next) {
             bool closed;
 
             next = acdc_link_load(&f->next);
@@ -77,7 +79,6 @@ acdc_sweep(struct acdc *a, uint64_t now, uint32_t budget)
                 expire(a, f, closed);
             }
         }
-        acdc_read_unlock();
         if (++a->sweep_hand > t->mask) {
             a->sweep_hand = 0;
             return true;

@@ -253,7 +253,7 @@ acdc_pkt_init(struct acdc_pkt *p, uint8_t *data, uint32_t len, uint32_t hlen)
 
 /* Processes 'n' packets of 'port', each initialized anew by acdc_pkt_init(); those
  * of one connection in order.  Sets 'verdict' of each. */
-#define ACDC_BATCH_MAX 32
+#define ACDC_BATCH_MAX 32      /* With ACDC_ONE_A_CALL: 1. */
 void acdc_process(struct acdc_port *port, enum acdc_dir dir,
                   struct acdc_pkt *pkts, unsigned int n, uint64_t now);
 
@@ -325,7 +325,8 @@ uint64_t acdc_host_clock(uint64_t now);
 
 /* Removes ended, idle and half-open flows whose time has come, examining at
  * most 'budget' hash buckets from where the last call stopped.  Returns true
- * when it has been through the whole table since it last returned true. */
+ * when it has been through the whole table since it last returned true.  RCU read
+ * section. */
 bool acdc_sweep(struct acdc *, uint64_t now, uint32_t budget);
 
 /* Removes all flows, or those of the tenant, or of the port: 'tenant' NULL
