@@ -15,6 +15,7 @@
 #include "../vport.h"
 #include "acdc-dp.h"
 #include "acdc-genl.h"
+#include "acdc-linux.h"
 
 /* Policies. */
 
@@ -305,6 +306,13 @@ static int acdc_tenant_set_doit(struct sk_buff *skb, struct genl_info *info)
 	return err;
 }
 
+/* The engine frees the handle: first nobody may pick it up any more. */
+static void forget_handle(struct vport *vport)
+{
+	RCU_INIT_POINTER(vport->acdc, NULL);
+	ovs_acdc_set_headroom(vport);
+}
+
 /* The vports of a tenant must not keep a handle that the engine frees. */
 static void unbind_vports(struct acdc_dp *adp, struct datapath *dp,
 			  const char *tenant)
@@ -320,7 +328,7 @@ static void unbind_vports(struct acdc_dp *adp, struct datapath *dp,
 			continue;
 		}
 		if (vport)
-			RCU_INIT_POINTER(vport->acdc, NULL);
+			forget_handle(vport);
 		acdc_port_unbind(adp->engine, pi.port_no);
 	}
 }
@@ -346,8 +354,7 @@ static int port_bind(struct acdc_dp *adp, struct vport *vport,
 		return -ENOENT;
 	old = ovsl_dereference(vport->acdc);
 	if (old && !acdc_port_is(old, name, tenant)) {
-		/* The engine frees it: first nobody may pick it up any more. */
-		RCU_INIT_POINTER(vport->acdc, NULL);
+		forget_handle(vport);
 		acdc_port_unbind(adp->engine, vport->port_no);
 	}
 	port = acdc_port_bind(adp->engine, vport->port_no, name, tenant,
@@ -355,6 +362,7 @@ static int port_bind(struct acdc_dp *adp, struct vport *vport,
 	if (!port)
 		return -ENOMEM;
 	rcu_assign_pointer(vport->acdc, port);
+	ovs_acdc_set_headroom(vport);
 	return 0;
 }
 
@@ -379,7 +387,7 @@ static int acdc_port_set_doit(struct sk_buff *skb, struct genl_info *info)
 		return port_bind(adp, vport, name, tenant);
 	}
 	if (rcu_access_pointer(vport->acdc)) {
-		RCU_INIT_POINTER(vport->acdc, NULL);
+		forget_handle(vport);
 		acdc_port_unbind(adp->engine, vport->port_no);
 	}
 	return 0;

@@ -38,7 +38,9 @@ enum {
 /* One packet on its way through the engine. */
 struct acdc_way {
 	struct sk_buff *fack;
-	__wsum headers;		/* CHECKSUM_COMPLETE: sum before the edits. */
+	/* CHECKSUM_COMPLETE, before the edits: see acdc_complete(). */
+	__be32 first;
+	u8 tcp_hlen;
 	u32 path;		/* Of acdc_host_set_path(), or 0. */
 };
 
@@ -224,8 +226,8 @@ bool acdc_host_writable(struct acdc_pkt *p)
 	if (skb_ensure_writable(skb, headers))
 		return false;
 	acdc_refresh(p, skb);
-	if (skb->ip_summed == CHECKSUM_COMPLETE)
-		way->headers = csum_partial(skb->data, headers, 0);
+	way->first = get_unaligned((__be32 *)(skb->data + p->l3_ofs));
+	way->tcp_hlen = p->tcp_hlen;
 	return true;
 }
 
@@ -237,6 +239,24 @@ void acdc_host_set_path(struct acdc_pkt *p, u32 hash)
 
 	way->path = hash;
 	__skb_set_sw_hash(p->host, hash, true);
+}
+
+/* The sum of all of a packet that was edited.  An edit and that of the checksum
+ * beside it cancel each other out, but for the length, of which TCP's has in its sum
+ * what is not in its header.  In IPv6 the length does that, and the traffic class and
+ * the flow label, in the header's first word, have no checksum. */
+static void acdc_complete(const struct acdc_pkt *p, struct sk_buff *skb,
+			  const struct acdc_way *way)
+{
+	__be32 before = way->first;
+	__be32 after = get_unaligned((__be32 *)(skb->data + p->l3_ofs));
+
+	if (p->ip_version == 4) {
+		before = htonl(p->tcp_hlen);
+		after = htonl(way->tcp_hlen);
+	}
+	skb->csum = csum_sub(skb->csum, (__force __wsum)before);
+	skb->csum = csum_add(skb->csum, (__force __wsum)after);
 }
 
 uint8_t *acdc_host_inject(struct acdc_pkt *like, unsigned int len)
@@ -275,20 +295,30 @@ static void acdc_hold(struct sk_buff *skb, u64 release)
 		skb_set_delivery_time(skb, release, SKB_CLOCK_MONOTONIC);
 }
 
-static struct sk_buff *acdc_way_through(struct acdc_port *port,
-					enum acdc_dir dir,
-					struct vport *vport,
-					struct sk_buff *skb,
-					struct acdc_way *way)
+/* Whether headers need no copy before the first write.  Others do, as far as is known
+ * once they are read; of CHECKSUM_COMPLETE is noted what they were. */
+static inline bool acdc_is_private(const struct sk_buff *skb)
+{
+	return (!skb_cloned(skb) ||
+		skb_clone_writable(skb, skb_headlen(skb))) &&
+	       skb->ip_summed != CHECKSUM_COMPLETE;
+}
+
+static __always_inline struct sk_buff *acdc_way_through(struct acdc_port *port,
+							enum acdc_dir dir,
+							struct vport *vport,
+							struct sk_buff *skb,
+							struct acdc_way *way)
 {
 	unsigned int pull = min_t(unsigned int, skb->len, ACDC_PULL);
-	struct acdc_pkt p;
+	struct acdc_pkt p ACDC_UNINITIALIZED;
 
 	/* Without memory the parser asks for it, in vain. */
 	if (skb_headlen(skb) < pull)
 		__pskb_pull_tail(skb, pull - skb_headlen(skb));
 
-	acdc_port_set_mtu(port, READ_ONCE(vport->dev->mtu));
+	if (dir == ACDC_EGRESS)
+		acdc_port_set_mtu(port, READ_ONCE(vport->dev->mtu));
 	acdc_pkt_init(&p, skb->data, skb->len, skb_headlen(skb));
 	if (vport->dev->type != ARPHRD_ETHER)
 		p.ethertype = ntohs(skb->protocol);
@@ -298,23 +328,19 @@ static struct sk_buff *acdc_way_through(struct acdc_port *port,
 	}
 	p.gso = skb_is_gso(skb);
 	p.csum_partial = skb->ip_summed == CHECKSUM_PARTIAL;
+	if (acdc_is_private(skb))
+		p.writable = ACDC_W_YES;
 	p.host = skb;
 	p.aux = way;
 	acdc_process(port, dir, &p, 1, ktime_get_ns());
 
-	if (p.verdict == ACDC_DROP) {
+	if (unlikely(p.verdict == ACDC_DROP)) {
 		consume_skb(skb);
 		return NULL;
 	}
-	if (p.edited && skb->ip_summed == CHECKSUM_COMPLETE) {
-		/* All headers before the payload have an even length, so the
-		 * rest of the sum stays as it is. */
-		skb->csum = csum_sub(skb->csum, way->headers);
-		skb->csum = csum_add(skb->csum,
-				     csum_partial(skb->data,
-						  p.l4_ofs + p.tcp_hlen, 0));
-	}
-	if (p.verdict == ACDC_HOLD)
+	if (p.edited && skb->ip_summed == CHECKSUM_COMPLETE)
+		acdc_complete(&p, skb, way);
+	if (unlikely(p.verdict == ACDC_HOLD))
 		acdc_hold(skb, p.release);
 	return skb;
 }
@@ -342,7 +368,7 @@ struct sk_buff *ovs_acdc_egress(struct acdc_port *port, struct vport *vport,
 	struct acdc_way way = { .fack = NULL };
 
 	skb = acdc_way_through(port, ACDC_EGRESS, vport, skb, &way);
-	if (way.fack)
+	if (unlikely(way.fack))
 		acdc_receive_fack(vport, way.fack);
 	return skb;
 }
@@ -399,6 +425,14 @@ struct acdc_dp *ovs_acdc_dp(struct datapath *dp)
 	INIT_DELAYED_WORK(&adp->sweep, acdc_dp_sweep);
 	dp->acdc = adp;
 	return adp;
+}
+
+void ovs_acdc_set_headroom(struct vport *vport)
+{
+	unsigned int options = rcu_access_pointer(vport->acdc)
+			       ? ACDC_TCP_HLEN_MAX - ACDC_TCP_HLEN : 0;
+
+	netdev_set_rx_headroom(vport->dev, vport->dp->max_headroom + options);
 }
 
 void ovs_acdc_detach_port(struct vport *vport)

@@ -21,6 +21,10 @@ struct sk_buff *ovs_acdc_egress(struct acdc_port *port, struct vport *vport,
 struct sk_buff *ovs_acdc_ingress(struct acdc_port *port, struct vport *vport,
 				 struct sk_buff *skb);
 
+/* Asks the device for as much headroom in what it receives as the datapath wants for
+ * tunnels, and the port for options of ours.  ovs_mutex held. */
+void ovs_acdc_set_headroom(struct vport *vport);
+
 /* The port goes; the datapath goes, first under ovs_mutex, then after a grace
  * period.  All do nothing where AC/DC was never configured. */
 void ovs_acdc_detach_port(struct vport *vport);
