@@ -100,6 +100,8 @@ class Switch:
 
     def __init__(self, ovs: Ovs) -> None:
         self.ovs = ovs
+        # No flow goes because this machine is slow.
+        ovs.vsctl("set", "open_vswitch", ".", "other_config:max-idle=600000")
         ovs.add_bridge("br0", normal=False)
         self.taps: dict[str, Tap] = {name: ovs.add_tap("br0", name) for name in PORTS}
         self.numbers = {name: ovs.ofport(name) for name in PORTS}
