@@ -42,8 +42,8 @@ acdc_flow_pace(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     uint32_t segments = (p->payload + f->mss - 1) / f->mss;
     int32_t wait = (int32_t) (in->next_send - now);
 
-    if (p->seq == f->snd_una) {
-        /* Nothing is in flight: what was said before is over. */
+    if (p->seq == f->snd_una && acdc_pkt_end(p) == f->snd_nxt) {
+        /* Nothing else is in flight: what was said before is over. */
         in->unpaced = burst(f);
         wait = 0;
     }
@@ -57,6 +57,10 @@ acdc_flow_pace(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
      * have any number held. */
     if ((uint32_t) wait < in->srtt_us8 * 125 / ACDC_PACE_NS) {
         in->next_send += gap(ctx, in, p->seq, p->payload);
+    }
+    if (p->seq == f->snd_una) {
+        /* Sent again, and the peer waits for it: it passes what is held. */
+        return;
     }
     p->release = ctx->now + (uint64_t) wait * ACDC_PACE_NS;
     p->verdict = ACDC_HOLD;

@@ -130,6 +130,36 @@ test_bound(void)
     sim_done(&s);
 }
 
+/* The first segment in flight is sent again while others are held: what follows does
+ * not pass those. */
+static void
+test_retransmission(void)
+{
+    uint64_t release = 0, last = 0;
+    unsigned int i, back = 0;
+    struct acdc_flow_info fi;
+    struct tcp_spec again;
+    struct packet *p;
+    struct sim s;
+
+    begin(&s, true);
+    sim_info(&s, 0, &fi);
+    again = sim_spec(&s, 0, ACDC_TCP_ACK, MSS);
+    for (i = 0; i < fi.window / MSS; i++) {
+        last = release_of(&s, MSS);
+    }
+    p = sim_egress(&s, 0, packet_make(&again));
+    is_u64(p->release, 0, "what is sent again does not wait");
+    packet_free_list(p);
+    for (i = 0; i < 5; i++) {
+        release = release_of(&s, MSS);
+        back += release <= last;
+        last = release;
+    }
+    is_u64(back, 0, "after a retransmission packets stay in order");
+    sim_done(&s);
+}
+
 /* Each segment of 20 windows is acknowledged RTT_US after it left, or where nothing
  * holds it 20 us after it was sent.  Five are in flight.  Returns the smoothed
  * round-trip time. */
@@ -351,6 +381,7 @@ main(void)
     test_off();
     test_even();
     test_bound();
+    test_retransmission();
     test_timing();
     test_feedback();
     test_fin();
