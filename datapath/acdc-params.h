@@ -129,9 +129,9 @@ ACDC_PARAM(14, SMALL_WINDOWS, small_windows, BOOL, 0, 1,
 
 /* Whether data of the guest leaves evenly over the round-trip time instead of in
  * trains.  Connections then get equal shares and the queue is shorter.  Each packet
- * gets a time to leave, for which an <code>fq</code> queueing discipline at the
- * hypervisor's uplink holds it; it does nothing where there is none, nor in the
- * userspace datapath.  The default is <code>false</code>. */
+ * gets a time to leave.  Until then the userspace datapath holds it.  With the kernel
+ * datapath an <code>fq</code> queueing discipline at the hypervisor's uplink does; where
+ * there is none, nothing does.  The default is <code>false</code>. */
 ACDC_PARAM(15, PACE, pace, BOOL, 0, 1,
            false, COLUMN, NULL, "paced")
 

@@ -4,10 +4,12 @@
 #include "acdc-netdev.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 #include "acdc-arena.h"
 #include "acdc-compat.h"
 #include "acdc-dpif-provider.h"
+#include "acdc-hold.h"
 #include "coverage.h"
 #include "netdev.h"
 #include "odp-util.h"
@@ -58,7 +60,11 @@ acdc_netdev_create(void)
     ovs_mutex_init(&an->mutex);
     ovs_list_init(&an->ports);
     atomic_count_init(&an->n_ports, 0);
+    acdc_set_holds(an->engine);
+    atomic_init(&an->changes, 0);
     an->next_sweep = LLONG_MAX;
+    an->timer_fd = -1;
+    an->next_release = LLONG_MAX;
     return an;
 }
 
@@ -67,6 +73,9 @@ acdc_netdev_destroy(struct acdc_netdev *an)
 {
     ovs_assert(ovs_list_is_empty(&an->ports));
     acdc_destroy(an->engine);
+    if (an->timer_fd >= 0) {
+        close(an->timer_fd);
+    }
     ovs_mutex_destroy(&an->mutex);
     free(an);
 }
@@ -91,6 +100,18 @@ acdc_netdev_fill(const struct acdc_netdev *an)
     return acdc_arena_fill(MIN(WITH_DEFERRED((size_t) stats.max_flows)
                                - MIN(stats.n_flows, stats.max_flows),
                                FLOWS_READY));
+}
+
+/* Called before and after whatever may make the engine forget that packets of a
+ * connection are held.  What is held leaves first, and until the second call no
+ * thread holds any. */
+static void
+acdc_netdev_change(struct acdc_netdev *an)
+    OVS_REQUIRES(an->mutex)
+{
+    unsigned int orig;
+
+    atomic_add(&an->changes, 1, &orig);
 }
 
 /* Ports. */
@@ -147,6 +168,7 @@ acdc_netdev_port_set(struct acdc_netdev *an, struct acdc_netdev_port *port,
     int error = 0;
 
     ovs_mutex_lock(&an->mutex);
+    acdc_netdev_change(an);
     if (tenant && !acdc_tenant_exists(an->engine, tenant)) {
         tenant = NULL;
         error = ENOENT;
@@ -162,6 +184,7 @@ acdc_netdev_port_set(struct acdc_netdev *an, struct acdc_netdev_port *port,
         port->port_no = odp_to_u32(port_no);
         error = acdc_netdev_port_bind(an, port, name, tenant);
     }
+    acdc_netdev_change(an);
     ovs_mutex_unlock(&an->mutex);
 
     return error;
@@ -174,7 +197,9 @@ acdc_netdev_port_uninit(struct acdc_netdev_port *port)
 
     if (an) {
         ovs_mutex_lock(&an->mutex);
+        acdc_netdev_change(an);
         acdc_netdev_port_unbind(port);
+        acdc_netdev_change(an);
         ovs_mutex_unlock(&an->mutex);
     }
 }
@@ -241,19 +266,25 @@ acdc_netdev_add(struct dp_packet_batch *batch,
     dp_packet_batch_add(acdc_packet_batch_is_full(batch) ? overflow : batch, b);
 }
 
-void
-acdc_netdev_egress(struct acdc_port *port, struct dp_packet_batch *batch,
-                   struct dp_packet_batch *overflow, long long int now)
+bool
+acdc_netdev_egress(struct acdc_netdev *an, struct acdc_port *port,
+                   struct dp_netdev_rxq *rxq, struct dp_packet_batch *batch,
+                   struct dp_packet_batch *overflow, struct acdc_hold **hold,
+                   long long int now)
 {
     struct acdc_injected injected = { .n = 0 };
     struct acdc_pkt pkts[NETDEV_MAX_BURST];
     size_t n = dp_packet_batch_size(batch);
     size_t n_dropped = 0;
     size_t n_injected = 0;
+    bool changed = false;
 
     ovs_assert(n <= NETDEV_MAX_BURST);
     acdc_netdev_process(port, ACDC_EGRESS, batch->packets, n, pkts, &injected,
                         now);
+    if (OVS_UNLIKELY(*hold)) {
+        changed = acdc_hold_has_changed(an, *hold);
+    }
 
     dp_packet_batch_init(overflow);
     dp_packet_batch_refill_init(batch);
@@ -267,11 +298,13 @@ acdc_netdev_egress(struct acdc_port *port, struct dp_packet_batch *batch,
                 n_injected++;
             }
         }
-        if (OVS_LIKELY(pkts[i].verdict != ACDC_DROP)) {
+        if (OVS_LIKELY(pkts[i].verdict == ACDC_PASS)) {
             acdc_netdev_add(batch, overflow, b);
-        } else {
+        } else if (pkts[i].verdict == ACDC_DROP) {
             dp_packet_delete(b);
             n_dropped++;
+        } else if (!acdc_hold_add(an, hold, rxq, &pkts[i], now)) {
+            acdc_netdev_add(batch, overflow, b);
         }
     }
     ovs_assert(n_injected == injected.n);
@@ -279,6 +312,7 @@ acdc_netdev_egress(struct acdc_port *port, struct dp_packet_batch *batch,
     COVERAGE_ADD(acdc_egress, n);
     COVERAGE_ADD(acdc_injected, injected.n);
     COVERAGE_ADD(acdc_dropped, n_dropped);
+    return changed;
 }
 
 void
@@ -364,6 +398,7 @@ void
 acdc_netdev_wait(struct acdc_netdev *an)
 {
     poll_timer_wait_until(an->next_sweep);
+    acdc_hold_wait(an);
 }
 
 /* Operations of struct dpif_class. */
@@ -375,7 +410,9 @@ acdc_netdev_set_config(struct dpif *dpif, const struct acdc_config *cfg)
     int error;
 
     ovs_mutex_lock(&an->mutex);
+    acdc_netdev_change(an);
     error = acdc_config_set(an->engine, cfg);
+    acdc_netdev_change(an);
     ovs_mutex_unlock(&an->mutex);
 
     return error;
@@ -395,7 +432,9 @@ acdc_netdev_set_tenant(struct dpif *dpif, const struct acdc_tenant_config *tc)
     int error;
 
     ovs_mutex_lock(&an->mutex);
+    acdc_netdev_change(an);
     error = acdc_tenant_set(an->engine, tc);
+    acdc_netdev_change(an);
     if (!error && an->next_sweep == LLONG_MAX) {
         /* The next connections' memory.  The sweeper adds the rest. */
         acdc_netdev_fill(an);
@@ -414,6 +453,7 @@ acdc_netdev_del_tenant(struct dpif *dpif, const char *name)
     int error;
 
     ovs_mutex_lock(&an->mutex);
+    acdc_netdev_change(an);
     /* Removing a tenant frees the handles of its ports. */
     LIST_FOR_EACH_SAFE (port, node, &an->ports) {
         if (acdc_port_is(acdc_netdev_port_get(port), NULL, name)) {
@@ -421,6 +461,7 @@ acdc_netdev_del_tenant(struct dpif *dpif, const char *name)
         }
     }
     error = acdc_tenant_del(an->engine, name);
+    acdc_netdev_change(an);
     ovs_mutex_unlock(&an->mutex);
 
     return error;
@@ -466,7 +507,9 @@ acdc_netdev_flush(struct dpif *dpif, const char *tenant, odp_port_t port,
     uint32_t port_no = odp_to_u32(port);
 
     ovs_mutex_lock(&an->mutex);
+    acdc_netdev_change(an);
     *n = acdc_flush(an->engine, tenant, port == ODPP_NONE ? NULL : &port_no);
+    acdc_netdev_change(an);
     ovs_mutex_unlock(&an->mutex);
 
     return 0;

@@ -25,7 +25,9 @@
 #include "ovs-thread.h"
 
 struct acdc_dpif_class;
+struct acdc_hold;
 struct dpif;
+struct dp_netdev_rxq;
 struct netdev;
 
 /* A datapath's.  Private, but that each batch asks acdc_netdev_is_active(). */
@@ -36,8 +38,15 @@ struct acdc_netdev {
     struct ovs_list ports;      /* Of struct acdc_netdev_port, the bound. */
     atomic_count n_ports;       /* In 'ports'.  Any thread. */
 
+    /* Odd while the configuration changes, see acdc_netdev_change(). */
+    ATOMIC(unsigned int) changes;
+
     /* In ms, for the main thread.  LLONG_MAX: no tenant yet. */
     long long int next_sweep, next_pass;
+
+    /* The main thread's, to wake for the packets that it holds. */
+    int timer_fd;               /* -1: not needed yet. */
+    long long int next_release; /* In us, or LLONG_MAX. */
 };
 
 struct acdc_netdev *acdc_netdev_create(void);
@@ -95,11 +104,19 @@ struct acdc_injected {
     } items[NETDEV_MAX_BURST];
 };
 
-/* Processes 'batch', just received from a bound port.  Packets may be added
- * and removed; those that no longer fit into 'batch' are in 'overflow', which
- * comes after it.  'now' in microseconds as from time_usec(). */
-void acdc_netdev_egress(struct acdc_port *, struct dp_packet_batch *batch,
-                        struct dp_packet_batch *overflow, long long int now);
+/* Processes 'batch', just received from 'rxq' of a bound port.  Packets may be
+ * added and removed; those that no longer fit into 'batch' are in 'overflow',
+ * which comes after it.  'now' in microseconds as from time_usec().
+ *
+ * Packets that are to leave later are put into '*hold', the thread's own, made
+ * when it is first needed (acdc-hold.h).  For no packet to pass those of its connection that
+ * were received before it, acdc_hold_release() is called first and, if this
+ * returns true, once more before 'batch' goes on. */
+bool acdc_netdev_egress(struct acdc_netdev *, struct acdc_port *,
+                        struct dp_netdev_rxq *rxq,
+                        struct dp_packet_batch *batch,
+                        struct dp_packet_batch *overflow,
+                        struct acdc_hold **hold, long long int now);
 /* Processes 'batch', about to be sent to a bound port.  Packets may be
  * removed, none is added. */
 void acdc_netdev_ingress(struct acdc_port *, struct dp_packet_batch *batch,

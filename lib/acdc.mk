@@ -22,13 +22,17 @@ lib_libopenvswitch_la_SOURCES += \
 	lib/acdc-dpif-provider.h \
 	lib/acdc-dpif.c \
 	lib/acdc-dpif.h \
+	lib/acdc-hold.c \
+	lib/acdc-hold.h \
 	lib/acdc-host.c \
 	lib/acdc-match.c \
 	lib/acdc-match.h \
 	lib/acdc-netdev.c \
 	lib/acdc-netdev.h \
 	lib/acdc-offload.h \
-	lib/acdc-platform-user.c
+	lib/acdc-platform-user.c \
+	lib/acdc-wheel.c \
+	lib/acdc-wheel.h
 
 if LINUX
 lib_libopenvswitch_la_SOURCES += \

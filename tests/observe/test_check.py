@@ -158,11 +158,11 @@ def test_no_queue_here(switch: Ovs) -> None:
     assert check(switch)["queues"] == [(OK, "nothing to say")]
 
 
-def test_nothing_holds_what_is_paced(switch: Ovs) -> None:
+def test_what_holds_what_is_paced(switch: Ovs) -> None:
     assert check(switch)["pacing"] == [(OK, "nothing to say")]
     switch.set_tenant("blue", pace=True)
-    message = "blue: pace=true does nothing without fq on an uplink"
-    assert check(switch)["pacing"] == [(WARNING, message)]
+    message = "blue paced; the userspace datapath holds packets"
+    assert check(switch)["pacing"] == [(OK, message)]
 
 
 def test_which_module_runs(tmp_path: File) -> None:

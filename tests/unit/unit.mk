@@ -30,12 +30,14 @@ TESTS += \
 	build/unit/test-told.tap \
 	build/unit/test-timing.tap \
 	build/unit/test-transfer.tap \
+	build/unit/test-wheel.tap \
 	build/unit/test-window.tap
 
 unit_all = $(notdir $(wildcard $(srcdir)/tests/unit/*.c))
 unit_objects = \
 	$(patsubst %.c,datapath/%.o,$(notdir $(wildcard $(srcdir)/datapath/*.c))) \
 	lib/acdc-arena.o lib/acdc-match.o lib/acdc-platform-user.o \
+	lib/acdc-wheel.o \
 	$(patsubst %.c,tests/unit/%.o,$(filter-out test-%.c,$(unit_all)))
 unit_asan_tests = $(TESTS:build/unit/%=build/asan/%)
 unit_tsan_tests = $(TESTS:build/unit/%=build/tsan/%)

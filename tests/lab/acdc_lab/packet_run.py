@@ -10,11 +10,11 @@ from pathlib import Path
 LAB = Path(__file__).resolve().parents[1]
 TESTS = LAB.parent
 # Attacks are the engine's affair, which is the same, and take minutes there; the cache,
-# the region of memory, offload to hardware and what DPDK's ports vouch for are the userspace
-# datapath's.
+# the region of memory, offload to hardware, what DPDK's ports vouch for and what is held are
+# the userspace datapath's.
 NOT_HERE = (
     *("test_hostile", "test_conn_cache", "test_good_checksums", "test_hw_offload"),
-    "test_memory",
+    *("test_memory", "test_pace"),
 )
 PACKET = sorted(path for path in TESTS.glob("packet/test_*.py") if path.stem not in NOT_HERE)
 # Without what takes long there: 15000 connections, iperf3, each kind of tunnel.
