@@ -6,6 +6,7 @@
 #define ACDC_DP_H 1
 
 #include <linux/mutex.h>
+#include <linux/percpu.h>
 #include <linux/workqueue.h>
 
 #include "acdc.h"
@@ -16,6 +17,7 @@ struct acdc_dp {
 	struct mutex mutex;
 	struct acdc *engine;
 	struct delayed_work sweep;
+	struct acdc_kept __percpu *kept;
 };
 
 extern struct genl_family ovs_acdc_genl_family;
@@ -24,5 +26,25 @@ extern struct genl_family ovs_acdc_genl_family;
 struct acdc_dp *ovs_acdc_dp(struct datapath *dp);
 /* Begins to sweep, once there is a tenant. */
 void ovs_acdc_sweep(struct acdc_dp *adp);
+
+/* acdc-linux.c: what a packet is to the engine, but for 'aux'. */
+void acdc_show(struct acdc_pkt *p, const struct vport *vport,
+	       struct sk_buff *skb);
+/* A packet of 'len' bytes that goes the way of 'like', or NULL. */
+struct sk_buff *acdc_alloc_like(const struct sk_buff *like, unsigned int l3_ofs,
+				unsigned int len);
+/* Passes a packet of ours on as ovs_vport_receive() does with what the guest sends.
+ * Softirq, under rcu_read_lock. */
+void acdc_receive(struct vport *vport, struct sk_buff *skb);
+
+/* acdc-kept.c. */
+
+/* NULL: no memory. */
+struct acdc_kept __percpu *acdc_kept_create(struct datapath *dp);
+/* After the last packet. */
+void acdc_kept_destroy(struct acdc_kept __percpu *kept);
+/* Keeps the last segment of 'skb', which is 'p' to the engine and leaves.  Softirq. */
+void acdc_keep(struct acdc_port *port, struct vport *vport,
+	       const struct sk_buff *skb, const struct acdc_pkt *p);
 
 #endif /* acdc-dp.h */

@@ -259,31 +259,39 @@ static void acdc_complete(const struct acdc_pkt *p, struct sk_buff *skb,
 	skb->csum = csum_add(skb->csum, (__force __wsum)after);
 }
 
+struct sk_buff *acdc_alloc_like(const struct sk_buff *like, unsigned int l3_ofs,
+				unsigned int len)
+{
+	struct sk_buff *skb = alloc_skb(ACDC_HEADROOM + len,
+					GFP_ATOMIC | __GFP_NOWARN);
+
+	if (!skb)
+		return NULL;
+	skb_reserve(skb, ACDC_HEADROOM);
+	skb_put(skb, len);
+	skb_reset_mac_header(skb);
+	skb_set_network_header(skb, l3_ofs);
+	skb->dev = like->dev;
+	skb->protocol = like->protocol;
+	skb->priority = like->priority;
+	skb->mark = like->mark;
+	skb->pkt_type = like->pkt_type;
+	__vlan_hwaccel_copy_tag(skb, like);
+	return skb;
+}
+
 uint8_t *acdc_host_inject(struct acdc_pkt *like, unsigned int len)
 {
-	const struct sk_buff *skb = like->host;
 	struct acdc_way *way = like->aux;
-	struct sk_buff *fack;
 
 	if (way->fack)
 		return NULL;
-	fack = alloc_skb(ACDC_HEADROOM + len, GFP_ATOMIC | __GFP_NOWARN);
-	if (!fack)
+	way->fack = acdc_alloc_like(like->host, like->l3_ofs, len);
+	if (!way->fack)
 		return NULL;
-	skb_reserve(fack, ACDC_HEADROOM);
-	skb_put(fack, len);
-	skb_reset_mac_header(fack);
-	skb_set_network_header(fack, like->l3_ofs);
-	fack->dev = skb->dev;
-	fack->protocol = skb->protocol;
-	fack->priority = skb->priority;
-	fack->mark = skb->mark;
-	fack->pkt_type = skb->pkt_type;
-	__vlan_hwaccel_copy_tag(fack, skb);
 	if (way->path)
-		__skb_set_sw_hash(fack, way->path, true);
-	way->fack = fack;
-	return fack->data;
+		__skb_set_sw_hash(way->fack, way->path, true);
+	return way->fack->data;
 }
 
 /* For the fq of the uplink (earliest departure time).  The guest's own time stays
@@ -304,6 +312,21 @@ static inline bool acdc_is_private(const struct sk_buff *skb)
 	       skb->ip_summed != CHECKSUM_COMPLETE;
 }
 
+void acdc_show(struct acdc_pkt *p, const struct vport *vport,
+	       struct sk_buff *skb)
+{
+	acdc_pkt_init(p, skb->data, skb->len, skb_headlen(skb));
+	if (vport->dev->type != ARPHRD_ETHER)
+		p->ethertype = ntohs(skb->protocol);
+	if (skb_vlan_tag_present(skb)) {
+		p->tag_type = ntohs(skb->vlan_proto);
+		p->tag_tci = skb_vlan_tag_get(skb);
+	}
+	p->gso = skb_is_gso(skb);
+	p->csum_partial = skb->ip_summed == CHECKSUM_PARTIAL;
+	p->host = skb;
+}
+
 static __always_inline struct sk_buff *acdc_way_through(struct acdc_port *port,
 							enum acdc_dir dir,
 							struct vport *vport,
@@ -319,18 +342,9 @@ static __always_inline struct sk_buff *acdc_way_through(struct acdc_port *port,
 
 	if (dir == ACDC_EGRESS)
 		acdc_port_set_mtu(port, READ_ONCE(vport->dev->mtu));
-	acdc_pkt_init(&p, skb->data, skb->len, skb_headlen(skb));
-	if (vport->dev->type != ARPHRD_ETHER)
-		p.ethertype = ntohs(skb->protocol);
-	if (skb_vlan_tag_present(skb)) {
-		p.tag_type = ntohs(skb->vlan_proto);
-		p.tag_tci = skb_vlan_tag_get(skb);
-	}
-	p.gso = skb_is_gso(skb);
-	p.csum_partial = skb->ip_summed == CHECKSUM_PARTIAL;
+	acdc_show(&p, vport, skb);
 	if (acdc_is_private(skb))
 		p.writable = ACDC_W_YES;
-	p.host = skb;
 	p.aux = way;
 	acdc_process(port, dir, &p, 1, ktime_get_ns());
 
@@ -340,26 +354,26 @@ static __always_inline struct sk_buff *acdc_way_through(struct acdc_port *port,
 	}
 	if (p.edited && skb->ip_summed == CHECKSUM_COMPLETE)
 		acdc_complete(&p, skb, way);
+	if (unlikely(p.keep_len))
+		acdc_keep(port, vport, skb, &p);
 	if (unlikely(p.verdict == ACDC_HOLD))
 		acdc_hold(skb, p.release);
 	return skb;
 }
 
-/* Passes a FACK on as ovs_vport_receive() does with what the guest sends.  Not in
- * line, for the size of its stack frame. */
-static noinline void acdc_receive_fack(struct vport *vport,
-				       struct sk_buff *fack)
+/* Not in line, for the size of its stack frame. */
+noinline void acdc_receive(struct vport *vport, struct sk_buff *skb)
 {
 	struct sw_flow_key key;
 
-	*OVS_CB(fack) = (struct ovs_skb_cb) {
+	*OVS_CB(skb) = (struct ovs_skb_cb) {
 		.input_vport = vport,
 		.cutlen = U32_MAX,
 	};
-	if (unlikely(ovs_flow_key_extract(NULL, fack, &key)))
-		kfree_skb(fack);
+	if (unlikely(ovs_flow_key_extract(NULL, skb, &key)))
+		kfree_skb(skb);
 	else
-		ovs_dp_process_packet(fack, &key);
+		ovs_dp_process_packet(skb, &key);
 }
 
 struct sk_buff *ovs_acdc_egress(struct acdc_port *port, struct vport *vport,
@@ -369,7 +383,7 @@ struct sk_buff *ovs_acdc_egress(struct acdc_port *port, struct vport *vport,
 
 	skb = acdc_way_through(port, ACDC_EGRESS, vport, skb, &way);
 	if (unlikely(way.fack))
-		acdc_receive_fack(vport, way.fack);
+		acdc_receive(vport, way.fack);
 	return skb;
 }
 
@@ -406,6 +420,15 @@ void ovs_acdc_sweep(struct acdc_dp *adp)
 	queue_delayed_work(system_power_efficient_wq, &adp->sweep, 0);
 }
 
+static void acdc_dp_free(struct acdc_dp *adp)
+{
+	if (adp->kept)
+		acdc_kept_destroy(adp->kept);
+	if (adp->engine)
+		acdc_destroy(adp->engine);
+	kfree(adp);
+}
+
 struct acdc_dp *ovs_acdc_dp(struct datapath *dp)
 {
 	struct acdc_dp *adp = dp->acdc;
@@ -416,11 +439,13 @@ struct acdc_dp *ovs_acdc_dp(struct datapath *dp)
 	if (!adp)
 		return NULL;
 	adp->engine = acdc_create(NULL);
-	if (!adp->engine) {
-		kfree(adp);
+	adp->kept = acdc_kept_create(dp);
+	if (!adp->engine || !adp->kept) {
+		acdc_dp_free(adp);
 		return NULL;
 	}
 	acdc_set_holds(adp->engine);
+	acdc_set_keeps(adp->engine);
 	mutex_init(&adp->mutex);
 	INIT_DELAYED_WORK(&adp->sweep, acdc_dp_sweep);
 	dp->acdc = adp;
@@ -458,9 +483,8 @@ void ovs_acdc_free(struct datapath *dp)
 	if (!dp->acdc)
 		return;
 	rcu_read_lock();
-	acdc_destroy(dp->acdc->engine);
+	acdc_dp_free(dp->acdc);
 	rcu_read_unlock();
-	kfree(dp->acdc);
 }
 
 int ovs_acdc_init(void)

@@ -66,6 +66,8 @@ class Queue:
     others overtake them (netem; without 'delay')."""
     late_by: float = 0
     """Seconds."""
+    loss: float = 0
+    """Percent of the packets that are lost at random (netem; without 'delay')."""
     fq: bool = False
     """Instead of all that: packets leave at the times that they have."""
 
@@ -150,6 +152,8 @@ def queue_lines(device: str, queue: Queue) -> list[str]:
     elif queue.late:
         half = f"{queue.late_by / 2 * 1e6:g}us"
         leaf += f" netem limit 100000 delay {half} {half} reorder {100 - queue.late:g}%"
+    elif queue.loss:
+        leaf += f" netem limit 100000 loss {queue.loss:g}%"
     elif queue.k:
         # A step at K.  The shortest average that tc accepts: half of it is
         # the present.  The bandwidth, by which it ages while the queue is

@@ -88,7 +88,7 @@ class LabTopo(Topo):
                 addr2=mac(3, i),
                 params1=self._underlay(i, 1),
                 params2=self._underlay(i, 2),
-                **self._trunk_class(trunk.late),
+                **self._trunk_class(trunk),
             )
 
     def _add_uplink(self, host: Host, switch: int, number: int) -> None:
@@ -109,9 +109,16 @@ class LabTopo(Topo):
     def _underlay(self, trunk: int, side: int) -> dict[str, Any]:
         return {"ip": f"{underlay(trunk, side)}/30"} if self.options.tunnel else {}
 
-    def _trunk_class(self, late: bool) -> dict[str, Any]:
+    def _trunk_class(self, trunk: Trunk) -> dict[str, Any]:
         mtu = self.options.mtu + (ENCAPSULATION if self.options.tunnel else 0)
-        if late:
+        if trunk.lossy:
+            return {
+                "cls": am.BatchLink,
+                "queue": self._queue(marks=False, loss=self.options.loss),
+                "back": self._queue(marks=False),
+                "mtu": mtu,
+            }
+        if trunk.late:
             # So fast that nothing waits: netem would send it in another order.
             rate = 10 * int(self.options.rate)
             by = {"late": self.options.late, "late_by": self.options.late_by}
@@ -121,7 +128,8 @@ class LabTopo(Topo):
                 "back": self._queue(marks=False, rate=rate, delay=2 * self.options.delay),
                 "mtu": mtu,
             }
-        queue = self._queue(marks=True, frame=mtu + HEADERS)
+        limit = trunk.buffer or self.options.buffer
+        queue = self._queue(marks=True, frame=mtu + HEADERS, limit=limit)
         if queue.k and not self.exact and not am.has_red():
             return {"cls": am.MarkingLink, "queue": queue, "mtu": mtu}
         return {"cls": am.BatchLink, "queue": queue, "back": queue, "mtu": mtu}

@@ -33,6 +33,7 @@ class Options:
     jitter: float = 0  # s, by which each packet's delay differs, either way
     late: float = 1  # percent of the data that is late in scenario late
     late_by: float = 40e-6  # s, by up to so much
+    loss: float = 0.5  # percent of the packets that are lost in scenario tails
     buffer: int = 2_000_000  # bytes, of each switch port
     mark: int = 65 * 1514  # K in bytes; 0: no marking
     offload: bool = False  # TSO, GSO and GRO on
@@ -75,6 +76,8 @@ class Trunk:
     a: str
     b: str
     late: bool = False  # From a to b some packets are late, from b to a all by 2 Options.delay.
+    lossy: bool = False  # From a to b some packets are lost.
+    buffer: int = 0  # bytes; 0: Options.buffer
 
 
 @dataclasses.dataclass
@@ -220,6 +223,36 @@ def incast(options: Options) -> Plan:
     traffic = [Traffic(f"f{i}", "bulk", f"s{i}", ["r1"], offset()) for i in range(1, count + 1)]
     traffic.append(probe("sp", "r1"))
     return between(hosts, traffic)
+
+
+@scenario
+def shallow(options: Options) -> Plan:
+    """incast through a buffer of 110 KB, unless --buffer says another; four of the senders have
+    10 KB requests, too"""
+    plan = incast(options)
+    default = options.buffer == Options.buffer
+    plan.trunks[0].buffer = 110_000 if default else options.buffer
+    args = ["--request", "10000", "--response", "1", "--interval", "0.002"]
+    plan.traffic += [
+        Traffic(f"short{i}", "rpc", f"s{i}", ["r1"], 0.1, args=args)
+        for i in range(1, min(options.flows or 16, 4) + 1)
+    ]
+    return plan
+
+
+@scenario
+def tails(options: Options) -> Plan:
+    """10 KB requests, --loss percent of the packets are lost on their way (default 8 pairs)"""
+    count = options.flows or 8
+    offset = jitter(options)
+    args = ["--request", "10000", "--response", "1", "--interval", "0.0005"]
+    traffic = [
+        Traffic(f"small{i}", "rpc", f"s{i}", [f"r{i}"], offset(), args=args)
+        for i in range(1, count + 1)
+    ]
+    plan = between(pairs(options, count), [*traffic, probe("sp", "rp")])
+    plan.trunks[0].lossy = True
+    return plan
 
 
 @scenario
