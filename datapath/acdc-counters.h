@@ -69,6 +69,11 @@ ACDC_COUNTER(TIMED,             "timed",             "data packets marked for th
 ACDC_COUNTER(REPORTS,           "reports",           "reports of such packets, from which the network's delay was taken")
 ACDC_COUNTER(REPORTS_IGNORED,   "reports_ignored",   "reports of other packets than the last marked one, or of impossible times")
 
+/* On-Ramp. */
+ACDC_COUNTER(ON_RAMP_PAUSES,    "on_ramp_pauses",    "pauses of a connection's data, as its one-way delay was beyond on_ramp")
+ACDC_COUNTER(ON_RAMP_US,        "on_ramp_us",        "microseconds of these")
+ACDC_COUNTER(ON_RAMP_CUT,       "on_ramp_cut",       "pauses that would have been longer than 10 ms")
+
 /* Enforcement. */
 ACDC_COUNTER(WINDOW_REWRITTEN,  "window_rewritten",  "receive windows made smaller on the way to the guest")
 ACDC_COUNTER(SOLICITED,         "solicited",         "data packets given CWR so that the far guest acknowledges them at once")

@@ -4,6 +4,7 @@
  * policed, feedback about the data it received added, the ECT mark set. */
 
 #include "acdc-group.h"
+#include "acdc-onramp.h"
 #include "acdc-pace.h"
 #include "acdc-plb.h"
 #include "acdc-tail.h"
@@ -557,12 +558,15 @@ egress_rare(struct acdc_ctx *ctx, struct acdc_flow *f,
     const struct acdc_flow_in *in = acdc_flow_in(f);
 
     acdc_flow_note_end(ctx, f, p, last);
+    if (in->paused) {
+        acdc_on_ramp_hold(ctx, f, p);
+    }
     if (in->asked) {
         acdc_resume_answer(ctx, f, params, p);
     } else if (in->to_report && acdc_timing_is_due(ctx, f)) {
         p->opt_flags |= ACDC_O_REPORT;
     }
-    if (!in->asked && !in->to_report) {
+    if (!in->asked && !in->to_report && !in->paused) {
         f->flags &= ~(uint32_t) ACDC_F_TODO;
     }
 }

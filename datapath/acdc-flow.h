@@ -109,7 +109,8 @@ enum {
     ACDC_F_RX_CE = 1 << 15,         /* CE state of the data to the guest. */
     ACDC_F_RX_NEWS = 1 << 16,       /* It changed since the last feedback. */
     ACDC_F_TODO = 1 << 17,          /* Something is to be done with the guest's next
-                                     * packets: acdc_flow_in.asked, .to_report. */
+                                     * packets: acdc_flow_in.asked, .to_report,
+                                     * .paused. */
     ACDC_F_LAW = 1 << 18,           /* 'law' was started.  It is in the tenant's capable
                                      * or fallback count. */
     ACDC_F_UNOFFERED = 1 << 19,     /* A SYN or SYN-ACK went without the capability
@@ -215,6 +216,7 @@ struct acdc_flow_in {
     bool asked : 1;             /* With ACDC_F_TODO: the other end has asked for the
                                  * state. */
     bool to_report : 1;         /* Likewise: a marked segment came, acdc-timing.h. */
+    bool paused : 1;            /* Likewise: data waits, acdc-onramp.h. */
     struct acdc_law law;        /* Only ACKs need what is behind 'wnd', and
                                  * what follows. */
     uint32_t fb_total;          /* Last feedback got. */
@@ -291,6 +293,11 @@ struct acdc_timing {
     uint32_t came_mark : 8;     /* acdc_timing_mark_of() it. */
 };
 
+/* On-Ramp, see acdc-onramp.h. */
+struct acdc_on_ramp {
+    uint32_t until_us : 24;     /* With acdc_flow_in.paused: microseconds. */
+};
+
 /* And what only the parameters need that few tenants have: 64 bytes, which in
  * userspace take memory only in flows that use them. */
 struct acdc_flow_more {
@@ -305,7 +312,8 @@ struct acdc_flow_more {
     bool tail_alone : 1;        /* It was of the only segment in flight. */
     uint8_t tail_delays : 2;    /* How often the other end already had such a one. */
     struct acdc_timing timing;
-    uint32_t reserved[3];
+    struct acdc_on_ramp on_ramp;
+    uint32_t reserved[2];
 };
 ACDC_STATIC_ASSERT(sizeof(struct acdc_flow_more) == 64);
 

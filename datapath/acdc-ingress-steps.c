@@ -506,7 +506,7 @@ undress(struct steps *s)
             ACDC_COUNT(ctx, PACK_RECEIVED, 1);
         }
         s->report = read_feedback(s);
-        s->timed = (p->opt_flags & ACDC_O_REPORT) && acdc_timing_take(ctx, f, p);
+        s->timed = (p->opt_flags & ACDC_O_REPORT) && acdc_timing_take(ctx, f, s->params, p);
         if (s->report == REPORT_GOOD && !(f->flags & ACDC_F_CAPABLE)) {
             /* It speaks again. */
             acdc_flow_set_counted(ctx, f, true);

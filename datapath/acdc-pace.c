@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 
 #include "acdc-pace.h"
+#include "acdc-onramp.h"
 #include "acdc-timing.h"
 
 void
@@ -35,10 +36,27 @@ burst(const struct acdc_flow *f)
 }
 
 void
+acdc_flow_hold(const struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
+               uint64_t release)
+{
+    if (p->verdict == ACDC_HOLD && p->release >= release) {
+        return;
+    }
+    p->release = release;
+    p->verdict = ACDC_HOLD;
+    if (ctx->timed == p) {
+        f->rtt_us = (uint32_t) acdc_div64(release, 1000) & 0xffffff;
+        acdc_flow_in(f)->timed_held = true;
+        acdc_timing_hold(f, p);
+    }
+}
+
+void
 acdc_flow_pace(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 {
     struct acdc_flow_in *in = acdc_flow_in(f);
-    uint32_t now = (uint32_t) (ctx->now / ACDC_PACE_NS);
+    uint64_t from = acdc_unlikely(in->paused) ? acdc_on_ramp_end(ctx, f) : ctx->now;
+    uint32_t now = (uint32_t) (from / ACDC_PACE_NS);
     uint32_t segments = (p->payload + f->mss - 1) / f->mss;
     int32_t wait = (int32_t) (in->next_send - now);
 
@@ -62,12 +80,6 @@ acdc_flow_pace(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         /* Sent again, and the peer waits for it: it passes what is held. */
         return;
     }
-    p->release = ctx->now + (uint64_t) wait * ACDC_PACE_NS;
-    p->verdict = ACDC_HOLD;
-    if (ctx->timed == p) {
-        f->rtt_us = (uint32_t) acdc_div64(p->release, 1000) & 0xffffff;
-        in->timed_held = true;
-        acdc_timing_hold(f, p);
-    }
+    acdc_flow_hold(ctx, f, p, from + (uint64_t) wait * ACDC_PACE_NS);
     ACDC_COUNT(ctx, PACED, 1);
 }

@@ -19,9 +19,13 @@ enum {
                                  * flight: what is no longer waits for nothing. */
 };
 
+/* Data or FIN 'p' of the guest leaves not before 'release', and its round-trip time, if
+ * it is measured, is so from then on. */
+void acdc_flow_hold(const struct acdc_ctx *, struct acdc_flow *, struct acdc_pkt *p,
+                    uint64_t release);
+
 /* Gives data or FIN 'p' of the guest, already followed, its time to leave.  If that is
- * later than now 'p->verdict' is ACDC_HOLD, and the round-trip time of 'p', if it is
- * measured, is so from then on.  Flow's lock held. */
+ * later than now 'p' is held.  Flow's lock held. */
 void acdc_flow_pace(struct acdc_ctx *, struct acdc_flow *, struct acdc_pkt *p);
 
 #endif /* acdc-pace.h */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 
 #include "acdc-timing.h"
+#include "acdc-onramp.h"
 
 /* This end's clock at ctx->now, which the other end's reports are compared with. */
 static uint32_t
@@ -98,7 +99,7 @@ queueing(struct acdc_timing *t, uint32_t apart, uint32_t beyond, bool first)
 
 bool
 acdc_timing_take(struct acdc_ctx *ctx, struct acdc_flow *f,
-                 const struct acdc_pkt *p)
+                 const struct acdc_params *params, const struct acdc_pkt *p)
 {
     struct acdc_timing *t = acdc_flow_timing(f);
     uint32_t mark_ago, clock, elapsed, rtt, apart, beyond;
@@ -128,6 +129,9 @@ acdc_timing_take(struct acdc_ctx *ctx, struct acdc_flow *f,
         t->delay_us = ((int32_t) apart > 0 ? apart : 0) & 0xffffff;
     }
     ACDC_COUNT(ctx, REPORTS, 1);
+    if (params->on_ramp && acdc_params_enforce(params)) {
+        acdc_on_ramp(ctx, f, params, t->delay_us);
+    }
     return true;
 }
 

@@ -75,7 +75,7 @@ void acdc_timing_put(const struct acdc_ctx *, const struct acdc_flow *,
 /* A report has come with 'p', which is plausible.  What it says for the law; false if
  * that is nothing. */
 bool acdc_timing_take(struct acdc_ctx *, struct acdc_flow *,
-                      const struct acdc_pkt *p);
+                      const struct acdc_params *, const struct acdc_pkt *p);
 void acdc_timing_facts(const struct acdc_flow *, struct acdc_facts *);
 
 #endif /* acdc-timing.h */

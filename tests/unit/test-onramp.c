@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+
+/* On-Ramp: when data of a guest pauses, and for how long. */
+
+#include "acdc-onramp.h"
+#include "acdc-timing.h"
+#include "sim.h"
+#include "tap.h"
+
+enum { MSS = 1448, US = 1000, T = 30 };
+
+static void
+begin(struct sim *s, enum acdc_algorithm algorithm, bool holds)
+{
+    struct acdc_params p = acdc_params_default;
+
+    p.on_ramp = T;
+    p.algorithm = (uint8_t) algorithm;
+    sim_init(s, &p, &p);
+    if (holds) {
+        acdc_set_holds(s->acdc[0]);
+    }
+    s->guest[0].timestamps = s->guest[1].timestamps = true;
+    sim_connect(s);
+}
+
+/* A segment, which takes 'there' us once it leaves, and its ACK, 'back' us.  Returns how
+ * long it was held, us. */
+static uint64_t
+round_trip(struct sim *s, uint32_t there, uint32_t back)
+{
+    struct tcp_spec spec = sim_spec(s, 0, ACDC_TCP_ACK, MSS);
+    struct packet *p;
+    uint64_t held;
+
+    s->guest[0].snd_nxt += MSS;
+    p = sim_egress(s, 0, packet_make(&spec));
+    held = p->release ? p->release - s->now : 0;
+    p->release = 0;
+    s->now += held + (uint64_t) there * US;
+    packet_free_list(sim_ingress(s, 1, p));
+    s->guest[1].rcv_nxt = s->guest[0].snd_nxt;
+    spec = sim_spec(s, 1, ACDC_TCP_ACK, 0);
+    p = sim_egress(s, 1, packet_make(&spec));
+    s->now += (uint64_t) back * US;
+    packet_free_list(sim_ingress(s, 0, p));
+    return held / US;
+}
+
+static void
+test_pause(enum acdc_algorithm algorithm)
+{
+    struct sim s;
+    int i;
+
+    begin(&s, algorithm, true);
+    for (i = 0; i < 5; i++) {
+        is_u64(round_trip(&s, 20, 20), 0, "no queue, no pause");
+    }
+    is_u64(round_trip(&s, 20 + T, 20), 0, "the delay is at the threshold");
+    is_u64(round_trip(&s, 20 + T + 70, 20), 0, "so there was none, nor before this one");
+    is_u64(round_trip(&s, 20, 20), 70, "%s: a pause by what is beyond the threshold",
+           acdc_algorithm_names[algorithm]);
+    is_u64(round_trip(&s, 20, 120), 0, "and then none");
+    is_u64(round_trip(&s, 20, 20), 0, "a queue on the way back makes none");
+    is_u64(sim_counter(&s, 0, ACDC_C_ON_RAMP_PAUSES), 1, "it is counted");
+    is_u64(sim_counter(&s, 0, ACDC_C_ON_RAMP_US), 70, "with its time");
+    sim_done(&s);
+}
+
+static void
+test_bounds(void)
+{
+    uint64_t worst = 0, held;
+    struct packet *p;
+    struct sim s;
+    int i;
+
+    begin(&s, ACDC_ALG_DCTCP, true);
+    round_trip(&s, 20, 20);
+    for (i = 0; i < 100; i++) {
+        held = round_trip(&s, 50000, 20);
+        worst = held > worst ? held : worst;
+    }
+    is_u64(worst, ACDC_ON_RAMP_MOST_US, "no pause is longer than 10 ms");
+    ok(sim_counter(&s, 0, ACDC_C_ON_RAMP_CUT) > 90, "which is counted");
+
+    /* The pause is over, be it for so long that its end comes round. */
+    for (i = 1; i < 40; i++) {
+        struct tcp_spec spec = sim_spec(&s, 0, ACDC_TCP_ACK, MSS);
+
+        s.now += 1677721 * (uint64_t) US;
+        p = sim_egress(&s, 0, packet_make(&spec));
+        worst = p->release ? p->release - s.now : 0;
+        if (i == 1) {
+            is_u64(worst, 0, "when it is over data leaves");
+        }
+        packet_free_list(p);
+    }
+    ok(worst <= ACDC_ON_RAMP_MOST_US * US, "for good");
+    sim_done(&s);
+}
+
+/* ACKs, reports and what is no connection's data do not wait. */
+static void
+test_others(void)
+{
+    struct tcp_spec spec;
+    struct packet *p;
+    struct sim s;
+
+    begin(&s, ACDC_ALG_CUBIC, true);
+    round_trip(&s, 20, 20);
+    round_trip(&s, 20, 20);
+    round_trip(&s, 300, 20);
+    spec = sim_spec(&s, 0, ACDC_TCP_ACK, 0);
+    p = sim_egress(&s, 0, packet_make(&spec));
+    is_u64(p->release, 0, "an ACK does not wait");
+    packet_free_list(p);
+    spec = sim_spec(&s, 0, ACDC_TCP_ACK | ACDC_TCP_FIN, 0);
+    p = sim_egress(&s, 0, packet_make(&spec));
+    is_u64(p->release - s.now, 250 * US, "a FIN does");
+    packet_free_list(p);
+    sim_done(&s);
+}
+
+/* What pacing spreads begins where the pause ends. */
+static void
+test_pace(void)
+{
+    struct acdc_params params = acdc_params_default;
+    uint64_t first = 0, last = 0;
+    unsigned int i, back = 0;
+    struct sim s;
+
+    begin(&s, ACDC_ALG_DCTCP, true);
+    params.on_ramp = T;
+    params.pace = true;
+    sim_policy(&s, 0, &params);
+    for (i = 0; i < 20; i++) {
+        round_trip(&s, 20, 20);
+    }
+    round_trip(&s, 800, 20);
+    for (i = 0; i < 20; i++) {
+        struct tcp_spec spec = sim_spec(&s, 0, ACDC_TCP_ACK, MSS);
+        struct packet *p = sim_egress(&s, 0, packet_make(&spec));
+
+        s.guest[0].snd_nxt += MSS;
+        back += p->release < last;
+        first = first ? first : p->release;
+        last = p->release;
+        packet_free_list(p);
+    }
+    is_u64(first - s.now, 750 * US, "with pacing the first of a window waits for the end");
+    ok(last > first + 50 * US, "and the last longer, by %"PRIu64" us", (last - first) / US);
+    is_u64(back, 0, "in order");
+    sim_done(&s);
+}
+
+static void
+test_off(void)
+{
+    uint64_t held = 0;
+    struct sim s;
+    int i;
+
+    begin(&s, ACDC_ALG_DCTCP, false);
+    for (i = 0; i < 10; i++) {
+        held += round_trip(&s, i > 4 ? 300 : 20, 20);
+    }
+    is_u64(held, 0, "nothing waits where the host does not hold");
+    is_u64(sim_counter(&s, 0, ACDC_C_ON_RAMP_PAUSES), 0, "nor is a pause counted");
+    sim_done(&s);
+
+    begin(&s, ACDC_ALG_DCTCP, true);
+    for (i = 0; i < 10; i++) {
+        round_trip(&s, i > 8 ? 300 : 20, 20);
+    }
+    sim_policy(&s, 0, &acdc_params_default);
+    round_trip(&s, 20, 20);
+    is_u64(round_trip(&s, 300, 20), 0, "without the parameter");
+    is_u64(round_trip(&s, 20, 20), 0, "there are no more pauses");
+    sim_done(&s);
+}
+
+int
+main(void)
+{
+    test_pause(ACDC_ALG_NONE);
+    test_pause(ACDC_ALG_RENO);
+    test_pause(ACDC_ALG_CUBIC);
+    test_pause(ACDC_ALG_DCTCP);
+    test_bounds();
+    test_others();
+    test_pace();
+    test_off();
+    is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
+    return tap_end();
+}
