@@ -164,6 +164,12 @@ class BatchSwitch(BatchNode, AcdcSwitch):
         with self.inside():
             self.ovs.restart_vswitchd(None)
 
+    def reload(self) -> None:
+        """The same, and the datapath is made again: its flows, and AC/DC's, are gone."""
+        with self.inside():
+            self.ovs.stop_vswitchd(None, "--cleanup")
+            self.ovs.start_vswitchd()
+
 
 class BatchIntf(Intf):
     """A device that BatchNet.build() makes and configures."""

@@ -133,11 +133,11 @@ class Ovs:
         with self.change() as change:  # It runs when it has taken a change.
             change.set(change.root, **{"external_ids:started": time.time()})
 
-    def stop_vswitchd(self, sig: signal.Signals | None = signal.SIGTERM) -> None:
-        """By a signal, or as `ovs-appctl exit` does."""
+    def stop_vswitchd(self, sig: signal.Signals | None = signal.SIGTERM, *options: str) -> None:
+        """By a signal, or as `ovs-appctl exit OPTIONS` does."""
         name = self.programs.vswitchd.name
         if sig is None:
-            self.appctl("exit")
+            self.appctl("exit", *options)
             self._daemons[name].wait(20)
         else:
             self._end(name, sig)

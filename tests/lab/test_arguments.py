@@ -43,6 +43,8 @@ RUN = Path(__file__).resolve().parent / "run"
         ("dumbbell --stack nope", "'nope'", "cubic, dctcp, highspeed"),
         ("dumbbell --stack cubic,", "''", "paper"),
         ("dumbbell --seconds 1 --restart 1", "1", "less than --seconds"),
+        ("dumbbell --seconds 1 --reload 1", "1", "less than --seconds"),
+        ("fct --reload 0.5 --seconds 1", "left", "core, v1"),
         ("dumbbell --json /nowhere/out.json", "'/nowhere/out.json'", "directory"),
         ("dumbbell --sysctl kernel.panic=1", "'kernel.panic=1'", "net.ipv4.tcp_tso_win_divisor"),
         ("dumbbell --sysctl net.ipv4.tcp_sack", "'net.ipv4.tcp_sack'", "KEY=VALUE"),

@@ -206,6 +206,20 @@ def test_flows_outlive_a_restart_of_ovs_vswitchd(lab: Any) -> None:
     assert acdc["rtt_us"]["p50"] <= 1.3 * plain["rtt_us"]["p50"]
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_connections_that_a_module_has_forgotten(lab: Any, side: str) -> None:
+    """They are taken up again: queue and shares are soon as before."""
+    result = lab(f"dumbbell --flows 2 --seconds 0.7 --acdc --reload 0.3 --reload-of {side}")
+    count = counters(result)
+    assert count["flows_resumed"] == len(result["flows"]) == 3
+    assert count["feedback_bad"] == count["flows_fallback"] == 0
+    before, after = (result["reload"][when] for when in ("before", "after"))
+    # Without marks and windows the queue would be the whole buffer, 1,600 us.
+    assert after["rtt_us"]["p99"] == pytest.approx(before["rtt_us"]["p99"], rel=0.1)
+    assert after["jain"] == pytest.approx(before["jain"], abs=0.01)
+    assert after["goodput_mbps"] == pytest.approx(before["goodput_mbps"], rel=0.02)
+
+
 def test_without_a_tenant_as_the_stock_module(lab: Any) -> None:
     line = "dumbbell --stack dctcp --plain --seconds 0.5"
     stock, patched = lab(f"{line} --stock"), lab(line)

@@ -25,6 +25,7 @@ from acdc_lab.net import CommandError, Network, am, sh, trunk_ends  # noqa: E402
 from acdc_lab.scenarios import SCENARIOS, Options, Plan, Tenant, Traffic  # noqa: E402
 
 PORT = 5001
+SETTLED = 0.1  # s after a reload
 SIZES = Path(__file__).resolve().parents[1] / "sizes"
 # What a tenant can do in its own guest to be rid of the vSwitch's windows.
 GREEDY = """
@@ -53,6 +54,7 @@ class Run:
         self.helpers: list[subprocess.Popen[bytes]] = []
         self.trace: list[dict[str, Any]] = []
         self.start_ns = 0
+        self.reloaded: tuple[float, float] | None = None  # From and to, s.
 
     def run(self) -> dict[str, Any]:
         if not self.virtual:
@@ -212,6 +214,8 @@ class Run:
             threads.append(threading.Thread(target=self._trace, daemon=True))
         if options.restart:
             threads.append(threading.Thread(target=self._restart, daemon=True))
+        if options.reload:
+            threads.append(threading.Thread(target=self._reload, daemon=True))
         if options.acdc and self.plan.changes:
             threads.append(threading.Thread(target=self._change, daemon=True))
         for thread in threads:
@@ -272,6 +276,13 @@ class Run:
         # It knows no addresses now, and would flood for half a second.
         self.net.announce()
 
+    def _reload(self) -> None:
+        options = self.options
+        self._sleep_to(options.reload)
+        self.net.reload()
+        self.net.announce()
+        self.reloaded = options.reload, time.monotonic() - self.start_ns / 1e9
+
     def _log_files(self) -> None:
         for ovs in self.net.hypervisors:
             for log in ovs.rundir.glob("*.log"):
@@ -287,6 +298,7 @@ class Run:
         options = self.options
         flows = []
         rtt: list[float] = []
+        probes: list[list[float]] = []
         fct: dict[str, list[float]] = {}
         directions: dict[str, list[float]] = {}  # Goodput of each stream from a switch to another.
         pooled: dict[str, list[float]] = {}  # Of 'small1', 'small2': 'small'.
@@ -320,11 +332,14 @@ class Run:
                 flow["tcp_info"] = {"fields": fields, "samples": samples}
                 flow |= {key: value for key, value in output.items() if key.endswith("_us")}
             elif traffic.kind in ("rpc", "query"):
-                flow["rtt_us"] = results.distribution(output.get("rtt_us", []))
+                requests = output.get("requests", [])
+                times = output.get("rtt_us", [rtt_us for _, rtt_us in requests])
+                flow["rtt_us"] = results.distribution(times)
                 flow["retransmits"] = output.get("retrans")
-                pooled.setdefault(results.stem(traffic.name), []).extend(output.get("rtt_us", []))
+                pooled.setdefault(results.stem(traffic.name), []).extend(times)
                 if traffic.name == "probe":
-                    rtt += output.get("rtt_us", [])
+                    rtt += times
+                    probes += requests
             else:
                 for _, _, size, time_taken, _ in output.get("flows", []):
                     group = "short" if size < 100_000 else "long"
@@ -359,6 +374,12 @@ class Run:
             ]
         if self.trace:
             result["trace"] = self.trace
+        if self.reloaded:
+            begun, done = self.reloaded
+            spans = {"before": (begin, begun), "after": (done + SETTLED, options.seconds)}
+            result["reload"] = {"began": begun, "ended": done} | {
+                name: results.within(flows, probes, *span) for name, span in spans.items()
+            }
         return result
 
 

@@ -56,7 +56,8 @@ class LabTopo(Topo):
                 for side, near, far in ((2, trunk.a, trunk.b), (1, trunk.b, trunk.a))
                 if options.tunnel and near == switch
             ]
-            self.addSwitch(switch, dpid=f"{i:x}", inNamespace=bool(options.tunnel), tunnels=tunnels)
+            own = bool(options.tunnel or options.reload)
+            self.addSwitch(switch, dpid=f"{i:x}", inNamespace=own, tunnels=tunnels)
         for i, host in enumerate(plan.hosts, start=1) if options.uplinks else ():
             self._add_uplink(host, len(plan.switches) + i, i)
         length = 64 if options.ipv6 else 16
@@ -224,6 +225,10 @@ class Network:
         """Of each ovs-vswitchd."""
         for switch in {id(switch.ovs): switch for switch in self.mn.switches}.values():
             switch.restart()
+
+    def reload(self) -> None:
+        """Of one hypervisor's module: what its datapath knew is gone, the others' is not."""
+        self.mn[self.options.reload_of].reload()
 
     def close(self) -> None:
         self.mn.stop()

@@ -85,6 +85,19 @@ def sharing(shares: list[float]) -> dict[str, Any]:
     return {"goodput_mbps": sum(shares), "jain": jain(shares), "shares_mbps": shares}
 
 
+def within(
+    flows: list[dict[str, Any]], probes: list[list[float]], begin: float, end: float
+) -> dict[str, Any]:
+    """Shares and the probe's round trips of a part of the run."""
+    shares = [
+        goodput([sample[:2] for sample in flow["tcp_info"]["samples"]], begin, end)
+        for flow in flows
+        if flow["kind"] == "bulk"
+    ]
+    rtt = [rtt_us for t, rtt_us in probes if begin <= t < end]
+    return sharing(shares) | {"rtt_us": distribution(rtt)}
+
+
 def pause(samples: list[list[float]]) -> float:
     """The longest time, in seconds, between samples without a byte acknowledged."""
     longest = 0.0
@@ -141,6 +154,11 @@ def summary(result: dict[str, Any]) -> str:
             lines.append(
                 f"FCT ms, {name}: mean {sizes['mean']:.3f}  p99 {sizes['p99']:.3f}  (n {sizes['n']})"
             )
+    for when in ("before", "after") if "reload" in result else ():
+        part = result["reload"][when]
+        lines.append(
+            f"{when} the reload: RTT p99 {part['rtt_us'].get('p99', 0):.0f} us, {shares(part)}"
+        )
     queues = result["queues"]
     tcp = result["tcp"]
     lines.append(

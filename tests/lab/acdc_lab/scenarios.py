@@ -52,6 +52,8 @@ class Options:
     trace_queues: bool = False
     capture: bool = False
     restart: float = 0  # s, when ovs-vswitchd is restarted; 0: never
+    reload: float = 0  # s, when a hypervisor's datapath is made again; 0: never
+    reload_of: str = "left"  # That switch's.
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Options:

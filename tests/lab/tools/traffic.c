@@ -378,19 +378,19 @@ static void rpc(void)
     sleep_until(opt.start);
     fd = connect_to(opt.to, (struct hello) { opt.request, opt.response });
     if (fd < 0) {
-        printf("{\"connected\": null, \"error\": \"%s\", \"rtt_us\": []}\n",
+        printf("{\"connected\": null, \"error\": \"%s\", \"requests\": []}\n",
                strerror(errno));
         return;
     }
     connected = now_ns();
-    printf("{\"connected\": %.9f, \"rtt_us\": [", elapsed(connected));
+    printf("{\"connected\": %.9f, \"requests\": [", elapsed(connected));
     while (now_ns() < end) {
         int64_t t0 = now_ns();
 
         if (!send_all(fd, opt.request) || !receive_all(fd, opt.response)) {
             break;
         }
-        printf("%s%.3f", comma, (now_ns() - t0) / 1e3);
+        printf("%s[%.6f, %.3f]", comma, elapsed(t0), (now_ns() - t0) / 1e3);
         comma = ",";
         if (opt.interval > 0) {
             /* Not in step with anything else in the network. */
@@ -398,7 +398,8 @@ static void rpc(void)
                         + (int64_t) (opt.interval * 1e9 * (0.5 + uniform())));
         }
     }
-    printf("], \"retrans\": %u}\n", get_info(fd).tcpi_total_retrans);
+    printf("],\n\"fields\": [\"t\", \"rtt_us\"], \"retrans\": %u}\n",
+           get_info(fd).tcpi_total_retrans);
 }
 
 /* Flow sizes: lines "BYTES CUMULATIVE_PROBABILITY", linear in between. */
