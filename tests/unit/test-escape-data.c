@@ -508,7 +508,9 @@ begin(struct search *x, uint64_t random, uint64_t path, unsigned int marking)
     x->path_random = path;
     x->marking = marking;
     params.police = true;
+    params.pace = random >> 1 & 1;
     sim_init(&x->s, &params, &params);
+    acdc_set_holds(x->s.acdc[0]);
     x->s.v6 = random & 1;
     for (i = 0; i < 2; i++) {
         struct acdc_config config;

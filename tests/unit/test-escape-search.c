@@ -278,7 +278,9 @@ try(struct search *x, uint64_t random)
     memset(x, 0, sizeof *x);
     x->random = random;
     params.police = true;
+    params.pace = random >> 1 & 1;
     sim_init(&x->s, &params, NULL);
+    acdc_set_holds(x->s.acdc[0]);
     sim_remove_acdc(&x->s, 1);
     acdc_config_get(x->s.acdc[0], &config);
     config.idle_timeout = ACDC_IDLE_TIMEOUT_DEFAULT;
