@@ -9,31 +9,22 @@ from __future__ import annotations
 
 import os
 import resource
-import select
 import signal
-import socket
-import struct
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 
+from acdc_testlib.conversations import Conversations
 from acdc_testlib.netns import Netns, wait_for
 from acdc_testlib.ovs import Ovs, datapath_type
 from acdc_testlib.wire import flow_list, tenant_counters
 
 A, B = "10.0.0.1", "10.0.0.2"
 CONNECTIONS = int(os.environ.get("ACDC_RESUME_CONNECTIONS", "200"))
-SIZE = 20000
 
 pytestmark = pytest.mark.skipif(datapath_type() == "system", reason="the kernel keeps the state")
-
-
-def scales(sock: socket.socket) -> tuple[int, int]:
-    """Own and peer's window scale, as the guest's own stack has them."""
-    both = struct.unpack_from("B", sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8), 6)[0]
-    return both >> 4, both & 15
 
 
 @dataclass
@@ -44,66 +35,10 @@ class Network:
     right: Ovs
     a: Netns
     b: Netns
-    pairs: list[tuple[socket.socket, socket.socket]] = field(default_factory=list)
-
-    def connect(self, n: int) -> None:
-        with self.b.entered():
-            listener = socket.create_server((B, 5001), backlog=1024)
-        for _ in range(n):
-            with self.a.entered():
-                near = socket.socket()
-            near.connect((B, 5001))
-            far, _address = listener.accept()
-            for sock in (near, far):
-                sock.setblocking(False)
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.pairs.append((near, far))
-        listener.close()
-
-    def close(self) -> None:
-        for pair in self.pairs:
-            for sock in pair:
-                sock.close()
-
-    def exchange(self, timeout: float = 60) -> None:
-        """Each connection carries SIZE bytes there and back, some at a time."""
-        for i in range(0, len(self.pairs), 20):
-            some = self.pairs[i : i + 20]
-            for source, sink in (0, 1), (1, 0):
-                move([(pair[source], pair[sink]) for pair in some], timeout)
+    talk: Conversations
 
     def governed(self, ovs: Ovs) -> set[int]:
-        """Ports of the guest a of the connections that have AC/DC; none in a wrong scale."""
-        found = flow_list(ovs.acdc("dump-flows"))
-        mine = {near.getsockname()[1]: scales(near) for near, _far in self.pairs}
-        own, peer = ("local", "remote") if ovs is not self.right else ("remote", "local")
-        good = set()
-        for flow in found:
-            port = flow[f"{own}_port"]
-            if flow["capable"] and port in mine:
-                assert (flow[f"wscale_{own}"], flow[f"wscale_{peer}"]) == mine[port]
-                good.add(port)
-        return good
-
-
-def move(pairs: list[tuple[socket.socket, socket.socket]], timeout: float) -> None:
-    left = {sink.fileno(): (sink, SIZE) for _source, sink in pairs}
-    for source, _sink in pairs:
-        assert source.send(bytes(SIZE)) == SIZE
-    poller = select.epoll()
-    for fd in left:
-        poller.register(fd, select.EPOLLIN)
-    deadline = time.monotonic() + timeout
-    while left:
-        assert time.monotonic() < deadline, f"{len(left)} connections stand still"
-        for fd, _event in poller.poll(1):
-            sink, size = left[fd]
-            size -= len(sink.recv(size))
-            left[fd] = (sink, size)
-            if not size:
-                poller.unregister(fd)
-                del left[fd]
-    poller.close()
+        return self.talk.governed(flow_list(ovs.acdc("dump-flows")), ovs is not self.right)
 
 
 def switch(name: str, addresses: list[str]) -> tuple[Ovs, Netns]:
@@ -129,13 +64,12 @@ def network() -> Iterator[Network]:
     right, b = switch("b", [B])
     a.sysctl("net.ipv4.ip_local_port_range", "10000 65000")
     link(left, right, "up")
-    net = Network(left, right, a, b)
+    talk = Conversations(a, b, B, CONNECTIONS)
     try:
-        net.connect(CONNECTIONS)
-        net.exchange()
-        yield net
+        talk.exchange()
+        yield Network(left, right, a, b, talk)
     finally:
-        net.close()
+        talk.close()
         left.close()
         right.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
@@ -148,7 +82,7 @@ def check_back(net: Network, ovs: Ovs) -> None:
         # The second question comes 200 ms after the first at the earliest, the third 800 ms
         # after that.
         time.sleep(0.5 if shares else 0)
-        net.exchange()
+        net.talk.exchange()
         shares.append(len(net.governed(ovs)) / CONNECTIONS)
     print(f"{CONNECTIONS} connections, governed again after each exchange: {shares}")
     # Who has fallen back in the meantime, as on a machine under load, is not asked.
