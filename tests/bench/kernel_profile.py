@@ -74,8 +74,7 @@ def table(found: dict[str, Any], variant: str) -> list[str]:
     for case, variants in found.items():
         names = {*variants["stock"], *variants[variant]}
         more[case] = {
-            name: variants[variant].get(name, 0) - variants["stock"].get(name, 0)
-            for name in names
+            name: variants[variant].get(name, 0) - variants["stock"].get(name, 0) for name in names
         }
     names = {name for counts in more.values() for name in counts}
     rows = {name: [counts.get(name, 0.0) for counts in more.values()] for name in names}

@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import kernel_profile
 import pytest
 import vhost_virtio_user
 from acdc_bench import Lost, build, quartiles
@@ -53,6 +54,26 @@ def test_refused(line: str, value: str, allowed: str) -> None:
     said = refusal([BENCH.parent / command, *options])
     assert value in said
     assert allowed in said
+
+
+def test_kernel_profile(tmp_path: Path) -> None:
+    """Instructions a packet of each function, and what a module takes more."""
+    symbols = "ffffffff81000000 T send\nffffffff82000000 t parse.cold\t[openvswitch]\n"
+    for variant in ("stock", "bound"):
+        (tmp_path / variant).write_text(symbols)
+    blocks = tmp_path / "blocks"
+    stock = "round\n0 ffffffff81000000 400\n1 ffffffff81000010 300\n0 4000 10\n"
+    bound = stock.replace("400", "420") + "1 ffffffff82000000 500\n"
+    blocks.write_text(stock + bound)
+    results = [
+        {"variant": variant, "traffic": "ack", "packets": [[10, 5]]}
+        for variant in ("stock", "bound")
+    ]
+    found = kernel_profile.profile(tmp_path, blocks, results)
+    assert found["ack egress"]["stock"] == {"send": 40, "user space": 1}
+    assert found["ack ingress"]["bound"] == {"send": 60, "parse": 100}
+    rows = [line.split() for line in kernel_profile.table(found, "bound")[3:-1]]
+    assert rows == [["parse", "+0", "+100"], ["other", "+2", "+0"], ["all", "+2", "+100"]]
 
 
 @pytest.mark.parametrize("picks", ["uniform", "zipf"])
