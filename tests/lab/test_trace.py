@@ -57,10 +57,10 @@ def compare(folder: Path, cause: str) -> None:
     samples = [dict(zip(info["fields"], row, strict=True)) for row in info["samples"]]
     got = traced(folder / "pcap")
     assert cause in [note["cause"] for note in got["verdict"]]
-    # Microseconds; rtt_us is smoothed.
+    # Microseconds; rtt_us is smoothed, and has what waits in the guest, before the capture.
     assert got["rtt_min"] == pytest.approx(samples[-1]["min_rtt_us"], abs=3)
     mean = statistics.mean(sample["rtt_us"] for sample in samples)
-    assert got["rtt"] == pytest.approx(mean, rel=0.2)
+    assert 0.7 * mean < got["rtt"] < 1.2 * mean
     # The capture ends after the last sample.
     again = samples[-1]["retrans"]
     assert again <= got["retransmitted"] <= 1.3 * again
