@@ -94,7 +94,7 @@ def test_cursors_that_are_none(many: Ovs, cursor: str) -> None:
 
 def test_arguments_in_the_documentation(many: Ovs) -> None:
     """Names there need not exist here."""
-    found = set()
+    found: set[tuple[str, ...]] = set()
     for path in (ROOT / "docs").glob("*.rst"):
         line = re.compile(r"ovs-appctl (acdc/[\w-]+)((?: \w+=[\w./:-]+)+)")
         found |= {(m[1], *m[2].split()) for m in line.finditer(path.read_text())}
