@@ -109,7 +109,7 @@ acdc_host_alloc_flow(size_t size, bool v6)
         next = end ? end : acdc_arena + ACDC_ARENA_ALIGN;
         end = next + CHUNK;
         if (!map(next, CHUNK)
-            || (v6 && !map(acdc_arena6(next), ACDC_PARTS(CHUNK, ACDC_FLOW6))) {
+            || (v6 && !map(acdc_arena6(next), ACDC_PARTS(CHUNK, ACDC_FLOW6)))) {
             return NULL;
         }
     }
