@@ -275,8 +275,8 @@ acdc_pkt_set_ecn(struct acdc_pkt *p, uint8_t codepoint)
     }
 }
 
-/* Changes the flow label of an IPv6 packet by 'bits', which are of any number but not
- * all 0 for the label to be another.  No checksum covers it. */
+/* Another flow label for an IPv6 packet: exclusive or with the last bits of 'bits'.  No
+ * checksum covers it. */
 static inline void
 acdc_pkt_change_label(struct acdc_pkt *p, uint32_t bits)
 {
