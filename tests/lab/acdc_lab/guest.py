@@ -216,6 +216,8 @@ class Run:
             threads.append(threading.Thread(target=self._restart, daemon=True))
         if options.reload:
             threads.append(threading.Thread(target=self._reload, daemon=True))
+        if options.black_hole:
+            threads.append(threading.Thread(target=self._black_hole, daemon=True))
         if options.acdc and self.plan.changes:
             threads.append(threading.Thread(target=self._change, daemon=True))
         for thread in threads:
@@ -282,6 +284,10 @@ class Run:
         self.net.reload()
         self.net.announce()
         self.reloaded = options.reload, time.monotonic() - self.start_ns / 1e9
+
+    def _black_hole(self) -> None:
+        self._sleep_to(self.options.black_hole)
+        self.net.break_spine()
 
     def _log_files(self) -> None:
         for ovs in self.net.hypervisors:

@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "python"))
 
 import acdc_mininet as am
 
+from .fabric import forwarding
 from .scenarios import Host, Options, Plan, Trunk
 
 HEADERS = 14  # of Ethernet, which tc counts
@@ -56,8 +57,14 @@ class LabTopo(Topo):
                 for side, near, far in ((2, trunk.a, trunk.b), (1, trunk.b, trunk.a))
                 if options.tunnel and near == switch
             ]
-            own = bool(options.tunnel or options.reload)
-            self.addSwitch(switch, dpid=f"{i:x}", inNamespace=own, tunnels=tunnels)
+            macs = {host.name: mac(0, j) for j, host in enumerate(plan.hosts, start=1)}
+            self.addSwitch(
+                switch,
+                dpid=f"{i:x}",
+                inNamespace=bool(options.tunnel or options.reload),
+                tunnels=tunnels,
+                **forwarding(plan, options, switch, macs),
+            )
         for i, host in enumerate(plan.hosts, start=1) if options.uplinks else ():
             self._add_uplink(host, len(plan.switches) + i, i)
         length = 64 if options.ipv6 else 16
@@ -130,7 +137,8 @@ class LabTopo(Topo):
                 "mtu": mtu,
             }
         limit = trunk.buffer or self.options.buffer
-        queue = self._queue(marks=True, frame=mtu + HEADERS, limit=limit)
+        rate = int(self.options.rate * trunk.speed)
+        queue = self._queue(marks=True, frame=mtu + HEADERS, limit=limit, rate=rate)
         if queue.k and not self.exact and not am.has_red():
             return {"cls": am.MarkingLink, "queue": queue, "mtu": mtu}
         return {"cls": am.BatchLink, "queue": queue, "back": queue, "mtu": mtu}
@@ -229,6 +237,12 @@ class Network:
     def reload(self) -> None:
         """Of one hypervisor's module: what its datapath knew is gone, the others' is not."""
         self.mn[self.options.reload_of].reload()
+
+    def break_spine(self) -> None:
+        """It drops all that comes from the first leaf, and no device says so."""
+        spine = self.mn[self.plan.spines[0]]
+        port = spine.ports[spine.connectionsTo(self.mn[self.plan.switches[0]])[0][0]]
+        spine.ovs.ofctl("add-flow", spine.name, f"priority=65535,in_port={port},actions=drop")
 
     def close(self) -> None:
         self.mn.stop()

@@ -10,6 +10,7 @@ as if judged, but not counted."""
 from __future__ import annotations
 
 import dataclasses
+import os
 
 from . import report_figures as f
 from .report_figures import Figure, at_least, at_most
@@ -122,6 +123,45 @@ def fct(sizes: str, load: float) -> Experiment:
         seconds=1,
         cost=35 * load,
         note="Long flows are few in so short a time: p99 is the slowest of them. Guests' least RTO is 10 ms here, less than a delayed ACK's 40, so they send last segments again that had arrived, natively as often; D-SACKs tell them, and feedback tells the engine, that nothing was lost.",
+    )
+
+
+# Since Linux 6.2: with LAB_KERNEL of tests/lab/build --linux 6.12.
+NATIVE_PLB = "6.12" in os.environ.get("LAB_KERNEL", "")
+
+
+def leafspine(name: str, title: str, more: str = "", note: str = "") -> Experiment:
+    # With a higher K less than half of the bytes of two flows are marked.
+    line = f"leafspine --ipv6 --mark 15140 {more}".strip()
+    runs = {
+        "dctcp": f"{line} --stack dctcp --plain",
+        "acdc": f"{line} --stack cubic --acdc",
+        "plb": f"{line} --stack cubic --acdc --tenant plb=true",
+    }
+    if NATIVE_PLB:
+        runs["dctcp-plb"] = f"{line} --stack dctcp --plain --sysctl net.ipv4.tcp_plb_enabled=1"
+    best = "dctcp-plb" if NATIVE_PLB else "dctcp"
+    plb = ("plb",)
+    return Experiment(
+        name,
+        title,
+        "Not in the paper: at Google PLB made the imbalance of links 60 % less (Qureshi 2022).",
+        runs,
+        [
+            Figure("transfers, mean ms", f.fct("long", "mean"), at_most(1, best), plb, 2),
+            Figure(
+                "transfers, mean ms (acdc)", f.fct("long", "mean"), at_most(0.8, "acdc"), plb, 2
+            ),
+            Figure("transfers, p99 ms", f.fct("long", "p99"), at_most(1, best), plb, 2),
+            Figure("transfers not finished", f.unfinished, at_most(0), plb),
+            Figure("moves", f.counter("repaths")),
+            Figure("segments out of order", f.tcp("out_of_order")),
+            Figure("segments sent again", f.tcp("retransmits")),
+            Figure("retransmission timeouts", f.tcp("timeouts")),
+        ],
+        seconds=1,
+        cost=10,
+        note=note,
     )
 
 
@@ -457,5 +497,18 @@ EXPERIMENTS = [
             Figure("longest stall, ms", f.stall, at_most(10)),
         ],
         seconds=60,
+    ),
+    leafspine(
+        "leafspine",
+        "Leaf-spine fabric: 4 pairs, 4 paths, transfers that collide",
+        note="A hash puts two of four flows on one path in 9 of 10 cases.",
+    ),
+    leafspine("leafspine-slow", "The same, the links of one spine at a tenth", "--slow 0.1"),
+    leafspine(
+        "leafspine-hole",
+        "The same, one spine drops all, guests keep their flow label",
+        "--black-hole 0.02 --sysctl net.ipv6.auto_flowlabels=0",
+        note="Linux itself takes another label after a timeout, if it may; guests in IPv4 tunnels"
+        " cannot.",
     ),
 ]

@@ -54,6 +54,8 @@ class Options:
     restart: float = 0  # s, when ovs-vswitchd is restarted; 0: never
     reload: float = 0  # s, when a hypervisor's datapath is made again; 0: never
     reload_of: str = "left"  # That switch's.
+    slow: float = 1  # times 'rate': that of the links of one spine
+    black_hole: float = 0  # s, from when on it drops what comes from the senders; 0: never
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Options:
@@ -80,6 +82,7 @@ class Trunk:
     late: bool = False  # From a to b some packets are late, from b to a all by 2 Options.delay.
     lossy: bool = False  # From a to b some packets are lost.
     buffer: int = 0  # bytes; 0: Options.buffer
+    speed: float = 1  # Times Options.rate.
 
 
 @dataclasses.dataclass
@@ -120,6 +123,7 @@ class Plan:
     traffic: list[Traffic]
     tenants: dict[str, Tenant] = dataclasses.field(default_factory=dict)
     changes: list[Change] = dataclasses.field(default_factory=list)
+    spines: list[str] = dataclasses.field(default_factory=list)  # see fabric.py
 
 
 Build = Callable[[Options], Plan]
@@ -473,3 +477,28 @@ def shuffle(options: Options) -> Plan:
         source.shuffle(others)
         big.append(transfer(options, i, others, 2))
     return star(options, big + mice(options, count))
+
+
+SPINES = 4
+
+
+@scenario
+def leafspine(options: Options) -> Plan:
+    """2 leaves, 4 spines, N pairs with 8 transfers each in turn, all paths as long: flows
+    collide (default 4); --slow and --black-hole are of the first spine"""
+    count = options.flows or SPINES
+    offset = jitter(options)
+    spines = [f"spine{i + 1}" for i in range(SPINES)]
+    hosts, traffic = [], []
+    size = int(options.rate / 8 * options.seconds / 2 / 8)
+    for i in range(1, count + 1):
+        stack = stack_of(options, i - 1)
+        hosts += [Host(f"s{i}", "leaf1", stack), Host(f"r{i}", "leaf2", stack)]
+        args = ["--bytes", str(size), "--parallel", "1"]
+        traffic.append(Traffic(f"t{i}", "transfer", f"s{i}", 8 * [f"r{i}"], offset(), args=args))
+    trunks = [
+        Trunk(leaf, spine, speed=options.slow if spine == spines[0] else 1)
+        for leaf in ("leaf1", "leaf2")
+        for spine in spines
+    ]
+    return Plan(["leaf1", "leaf2", *spines], hosts, trunks, traffic, spines=spines)
