@@ -23,3 +23,18 @@ def test_a_path_that_drops_all(lab: Any) -> None:  # noqa: F811
     # Windows that were on their way, and few segments more.
     (hole,) = [q for q in result["queues"] if q["queue"] == "t-leaf1-spine1"]
     assert 0 < hole["packets"] < 100
+
+
+def test_flows_that_collide(lab: Any) -> None:  # noqa: F811
+    """Of two flows on one path more than half is marked where K is low."""
+    line = "leafspine --ipv6 --rate 1gbit --delay 0 --mark 4542 --seconds 0.2 --acdc"
+    without, plb = lab(line), lab(f"{line} --tenant plb=true")
+    for result in (without, plb):
+        assert untouched(result) == {}
+        assert set(result["fct_ms"]) == {"long"}, "some transfers did not end"
+    assert counters(without)["repaths"] == 0
+    assert counters(plb)["repaths"] > 0
+    for figure in ("mean", "p99"):
+        assert plb["fct_ms"]["long"][figure] <= 0.8 * without["fct_ms"]["long"][figure]
+    assert plb["tcp"]["out_of_order"] <= 2 * counters(plb)["repaths"]
+    assert plb["tcp"]["timeouts"] == 0

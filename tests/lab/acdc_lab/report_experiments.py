@@ -132,7 +132,7 @@ NATIVE_PLB = "6.12" in os.environ.get("LAB_KERNEL", "")
 
 def leafspine(name: str, title: str, more: str = "", note: str = "") -> Experiment:
     # With a higher K less than half of the bytes of two flows are marked.
-    line = f"leafspine --ipv6 --mark 15140 {more}".strip()
+    line = f"leafspine --ipv6 --delay 0 --mark 4542 {more}".strip()
     runs = {
         "dctcp": f"{line} --stack dctcp --plain",
         "acdc": f"{line} --stack cubic --acdc",
