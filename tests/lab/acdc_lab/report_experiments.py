@@ -188,7 +188,58 @@ def transfers(name: str, title: str, note: str = "") -> Experiment:
     )
 
 
+GUESTS_TIMERS = "--rto-min 0"  # Linux' own 200 ms.
+
+
+def tail_probes(
+    name: str, title: str, probe_us: int, figures: list[Figure], more: str = ""
+) -> Experiment:
+    lines = against(name, more=f"{GUESTS_TIMERS} {more}".strip())
+    lines["tail_probe"] = f"{lines['acdc']} --tenant tail_probe={probe_us}"
+    return Experiment(name, title, "Not in the paper.", lines, figures, seconds=2, cost=1.5)
+
+
 EXPERIMENTS = [
+    tail_probes(
+        "shallow",
+        "Incast, 16 to 1, through 110 KB; guests' least RTO is their own",
+        1000,
+        [
+            Figure(
+                "retransmission timeouts",
+                f.tcp("timeouts"),
+                at_most(1, "dctcp"),
+                only=("tail_probe",),
+            ),
+            Figure(
+                "10 KB, p99.9 us",
+                f.pooled("short", "p99.9"),
+                at_most(0.1, "acdc"),
+                only=("tail_probe",),
+            ),
+            Figure("goodput, Mbit/s", f.total_goodput, at_least(1, "acdc"), only=("tail_probe",)),
+            Figure("packets dropped", f.drops),
+            Figure("tail probes", f.counter("tail_probes")),
+            Figure("of these needless", f.counter("tail_spurious")),
+        ],
+    ),
+    tail_probes(
+        "tails",
+        "10 KB requests, 0.5 % of the packets lost; guests' least RTO is their own",
+        2000,
+        [
+            Figure("10 KB, p50 us", f.pooled("small", "p50")),
+            Figure(
+                "10 KB, p99.9 us",
+                f.pooled("small", "p99.9"),
+                at_most(5000),
+                only=("tail_probe",),
+            ),
+            Figure("retransmission timeouts", f.tcp("timeouts")),
+            Figure("tail probes", f.counter("tail_probes")),
+            Figure("of these needless", f.counter("tail_spurious")),
+        ],
+    ),
     Experiment(
         "stacks",
         "Guests' stacks, 5 flows, one bottleneck",
