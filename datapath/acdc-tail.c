@@ -134,7 +134,17 @@ acdc_tail_cut(const struct acdc_pkt *p, uint8_t *data)
     uint8_t *ip = data + p->l3_ofs, *tcp = data + p->l4_ofs;
     uint32_t skip = acdc_tail_skip(p);
     uint16_t less = (uint16_t) ~skip;           /* Ones' complement. */
+    uint16_t place = acdc_get16(tcp + 12);
 
+    if (tcp[12] & ACDC_RES_FACK) {
+        /* What is timed is the packet itself. */
+        tcp[12] &= (uint8_t) ~ACDC_RES_FACK;
+        if (!p->csum_partial) {
+            acdc_csum_apply(tcp + 16,
+                            ACDC_BE16(acdc_csum_fold(
+                                acdc_csum_change(place, acdc_get16(tcp + 12)))));
+        }
+    }
     if (!skip) {
         return;
     }

@@ -339,12 +339,15 @@ test_timeout(void)
     packet_free_list(p);
     s.now += 200 * SIM_MS;
     p = send_at(&s, seq, LAST, MSS);
-    is_u64(sim_counter(&s, 0, ACDC_C_TIMEOUTS), 0, "the guest's timer: it may be early");
+    is_u64(sim_counter(&s, 0, ACDC_C_TIMEOUTS), 0,
+           "the guest's timer: it may be early");
     packet_free_list(ask(&s, kept_of(&s, p, true)));
     s.now += RTT_US * 1000;
     packet_free_list(sim_ack(&s, 1));
-    is_u64(sim_counter(&s, 0, ACDC_C_TIMEOUTS), 1, "was not, and is taken for what it is");
-    is_u64(sim_counter(&s, 0, ACDC_C_TAIL_PROBES), 2, "one for each that the guest sent");
+    is_u64(sim_counter(&s, 0, ACDC_C_TIMEOUTS), 1,
+           "was not, and is taken for what it is");
+    is_u64(sim_counter(&s, 0, ACDC_C_TAIL_PROBES), 2,
+           "one for each that the guest sent");
     done(&s, 0);
 }
 
@@ -373,6 +376,24 @@ test_gso(bool v6)
     ok(is_sent(p), "and sent");
     packet_free_list(p);
     sim_done(&s);
+}
+
+/* The mark of what is timed is not on the copy. */
+static void
+test_mark(bool partial)
+{
+    struct tcp_spec spec = { .src = "\x0a\0\0\1", .dst = "\x0a\0\0\2", .seq = 1,
+                             .flags = LAST, .reserved = ACDC_RES_FACK | 2,
+                             .payload = 100, .csum_partial = partial };
+    struct packet *p = packet_make(&spec);
+    struct acdc_pkt pkt;
+
+    ok(packet_parse(p, &pkt), "a packet");
+    pkt.keep_len = 100;
+    acdc_tail_cut(&pkt, packet_data(p));
+    ok(packet_reserved(p) == 2 && packet_csum_ok(p),
+       "without the mark, the sum is right");
+    packet_free(p);
 }
 
 static void
@@ -454,6 +475,8 @@ main(void)
     test_timeout();
     test_gso(false);
     test_gso(true);
+    test_mark(false);
+    test_mark(true);
     test_fin();
     test_closed();
     test_limit();
