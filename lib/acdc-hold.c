@@ -11,7 +11,9 @@
 #include "acdc-netdev.h"
 #include "acdc-wheel.h"
 #include "coverage.h"
+#include "csum.h"
 #include "openvswitch/poll-loop.h"
+#include "packets.h"
 #include "timeval.h"
 
 COVERAGE_DEFINE(acdc_held);             /* Packets that left later. */
@@ -113,6 +115,84 @@ acdc_hold_add(struct acdc_netdev *an, struct acdc_hold **hold,
     return true;
 }
 
+/* Its headers and last segment, with a whole checksum.  NULL if that cannot be. */
+static struct dp_packet *
+acdc_hold_copy(const struct acdc_pkt *p)
+{
+    unsigned int headers = p->l4_ofs + p->tcp_hlen;
+    const struct dp_packet *like = p->host;
+    struct dp_packet *b;
+    uint8_t *data;
+
+    b = (p->hlen < p->len ? NULL
+         : acdc_host_packet_like(like, headers + p->keep_len));
+    if (!b) {
+        return NULL;
+    }
+    if (dp_packet_rss_valid(like)) {
+        /* It goes the same way, see acdc_host_set_path(). */
+        dp_packet_set_rss_hash(b, dp_packet_get_rss_hash(like));
+    }
+    data = dp_packet_data(b);
+    memcpy(data, p->data, headers);
+    memcpy(data + headers, p->data + headers + acdc_tail_skip(p), p->keep_len);
+    acdc_tail_cut(p, data);
+    if (p->csum_partial) {
+        struct tcp_header *tcp = (void *) (data + p->l4_ofs);
+
+        /* Its field has the sum of the pseudo header. */
+        tcp->tcp_csum = csum(tcp, p->tcp_hlen + p->keep_len);
+    }
+    return b;
+}
+
+void
+acdc_hold_keep(struct acdc_netdev *an, struct acdc_hold **hold,
+               struct acdc_port *port, struct dp_netdev_rxq *rxq,
+               const struct acdc_pkt *p, long long int now)
+{
+    uint64_t leaves = p->verdict == ACDC_HOLD ? p->release : now * 1000;
+    struct acdc_wheel_item item = { NULL, rxq, p->len, ACDC_WHEEL_PROBE };
+
+    if (OVS_UNLIKELY(!*hold)) {
+        *hold = acdc_hold_create(an, now);
+    }
+    if (*hold && !(*hold)->changed) {
+        item.packet = acdc_hold_copy(p);
+    }
+    if (!item.packet
+        || !acdc_wheel_add((*hold)->wheel, &item,
+                           leaves + (uint64_t) p->keep_time
+                                    * (ACDC_KEEP_US * 1000))) {
+        dp_packet_delete(item.packet);
+        acdc_tail_lost(port);
+    }
+}
+
+/* Asks the engine for a probe.  True if it is to be sent; else it is freed or
+ * waits again. */
+static bool
+acdc_hold_ask(struct acdc_wheel *wheel, const struct acdc_wheel_item *item,
+              uint64_t now, bool lost)
+{
+    struct acdc_port *port = dpif_netdev_get_acdc_port(item->port);
+    struct acdc_pkt p = { .verdict = ACDC_DROP };
+
+    if (port && !lost) {
+        acdc_netdev_show(&p, item->packet);
+        acdc_process(port, ACDC_TAIL, &p, 1, now);
+        lost = (p.verdict == ACDC_HOLD
+                && !acdc_wheel_add(wheel, item, p.release));
+    }
+    if (port && lost) {
+        acdc_tail_lost(port);
+    }
+    if (lost || p.verdict == ACDC_DROP) {
+        dp_packet_delete(item->packet);
+    }
+    return p.verdict == ACDC_PASS;
+}
+
 bool
 acdc_hold_release(struct acdc_netdev *an, struct acdc_hold *hold,
                   struct dp_packet_batch *batch, struct dp_netdev_rxq **rxq,
@@ -120,22 +200,31 @@ acdc_hold_release(struct acdc_netdev *an, struct acdc_hold *hold,
 {
     unsigned int changes = changes_of(an);
     struct acdc_wheel *wheel = hold->wheel;
-    struct acdc_wheel_item item = { .port = NULL };
+    struct acdc_wheel_item item;
     uint64_t until = now == LLONG_MAX ? 0 : (uint64_t) now * 1000;
     bool any = changes != hold->changes || !until;
 
     dp_packet_batch_init(batch);
+    *rxq = NULL;
     while (!acdc_packet_batch_is_full(batch)) {
-        if (!acdc_wheel_pop(wheel, until, item.port, &item)) {
+        bool early = !acdc_wheel_pop(wheel, until, *rxq, &item);
+
+        if (early) {
             if ((!any && !acdc_wheel_is_full(wheel))
-                || !acdc_wheel_pop(wheel, ACDC_WHEEL_ANY, item.port, &item)) {
+                || !acdc_wheel_pop(wheel, ACDC_WHEEL_ANY, *rxq, &item)) {
                 break;
             }
+        }
+        if (item.kind == ACDC_WHEEL_PROBE) {
+            if (!acdc_hold_ask(wheel, &item, until, early)) {
+                continue;
+            }
+        } else if (early) {
             COVERAGE_INC(acdc_held_less);
         }
         dp_packet_batch_add(batch, item.packet);
+        *rxq = item.port;
     }
-    *rxq = item.port;
     if (any && !(changes & 1) && acdc_wheel_is_empty(wheel)) {
         hold->changes = changes;
         hold->changed = false;

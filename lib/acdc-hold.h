@@ -16,6 +16,7 @@
 struct acdc_hold;
 struct acdc_netdev;
 struct acdc_pkt;
+struct acdc_port;
 struct dp_netdev_rxq;
 struct dp_packet_batch;
 
@@ -24,6 +25,11 @@ struct dp_packet_batch;
 bool acdc_hold_add(struct acdc_netdev *, struct acdc_hold **hold,
                    struct dp_netdev_rxq *rxq, const struct acdc_pkt *p,
                    long long int now);
+/* Keeps the last segment of 'p', received from 'rxq', to ask the engine for it
+ * (acdc_pkt.keep_len). */
+void acdc_hold_keep(struct acdc_netdev *, struct acdc_hold **hold,
+                    struct acdc_port *, struct dp_netdev_rxq *rxq,
+                    const struct acdc_pkt *p, long long int now);
 /* To be asked after the engine: whether what is held must leave before what was not
  * to be held.  Until acdc_hold_release() finds nothing more acdc_hold_add() is
  * false. */

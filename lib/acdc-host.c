@@ -267,31 +267,39 @@ acdc_host_new_packet(const struct dp_packet *like OVS_UNUSED,
     return b;
 }
 
+struct dp_packet *
+acdc_host_packet_like(const struct dp_packet *like, unsigned int len)
+{
+    struct dp_packet *b = (len > UINT16_MAX - ACDC_HOST_HEADROOM ? NULL
+                           : acdc_host_new_packet(like, len));
+
+    if (b) {
+        /* What a netdev sets on receive. */
+        dp_packet_set_size(b, len);
+        dp_packet_reset_offsets(b);
+        dp_packet_reset_cutlen(b);
+        acdc_packet_reset_offloads(b);
+        b->packet_type = like->packet_type;
+    }
+    return b;
+}
+
 uint8_t *
 acdc_host_inject(struct acdc_pkt *like, unsigned int len)
 {
     struct acdc_injected *injected = like->aux;
     struct dp_packet *b;
 
-    if (!injected || injected->n >= ARRAY_SIZE(injected->items)
-        || len > UINT16_MAX - ACDC_HOST_HEADROOM) {
+    if (!injected || injected->n >= ARRAY_SIZE(injected->items)) {
         return NULL;
     }
-    b = acdc_host_new_packet(like->host, len);
+    b = acdc_host_packet_like(like->host, len);
     if (!b) {
         return NULL;
     }
-
-    /* What a netdev sets on receive. */
-    dp_packet_set_size(b, len);
-    dp_packet_reset_offsets(b);
-    dp_packet_reset_cutlen(b);
-    acdc_packet_reset_offloads(b);
-    b->packet_type = ((const struct dp_packet *) like->host)->packet_type;
     if (injected->moved == like->host) {
         dp_packet_set_rss_hash(b, dp_packet_get_rss_hash(injected->moved));
     }
-
     injected->items[injected->n].packet = b;
     injected->items[injected->n].before = like->host;
     injected->n++;

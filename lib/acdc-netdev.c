@@ -61,6 +61,7 @@ acdc_netdev_create(void)
     ovs_list_init(&an->ports);
     atomic_count_init(&an->n_ports, 0);
     acdc_set_holds(an->engine);
+    acdc_set_keeps(an->engine);
     atomic_init(&an->changes, 0);
     an->next_sweep = LLONG_MAX;
     an->timer_fd = -1;
@@ -220,6 +221,33 @@ acdc_netdev_is_private(const struct dp_packet *b OVS_UNUSED)
 #endif
 }
 
+void
+acdc_netdev_show(struct acdc_pkt *p, struct dp_packet *b)
+{
+    uint32_t len = dp_packet_size(b);
+    uint32_t hlen = len;
+
+#ifdef DPDK_NETDEV
+    if (OVS_UNLIKELY(b->mbuf.nb_segs > 1)) {
+        hlen = b->mbuf.data_len;
+    }
+#endif
+    OVS_PREFETCH(dp_packet_data(b));
+    acdc_pkt_init(p, dp_packet_data(b), len, hlen);
+    p->writable = acdc_netdev_is_private(b) ? ACDC_W_YES : ACDC_W_UNKNOWN;
+    if (OVS_UNLIKELY(b->packet_type != htonl(PT_ETH))) {
+        /* Begins with the network layer.  Of another namespace than
+         * ethertypes: nothing that the engine knows. */
+        p->ethertype = (pt_ns(b->packet_type) == OFPHTN_ETHERTYPE
+                        ? pt_ns_type(b->packet_type) : UINT16_MAX);
+        p->l3_ofs = 0;
+    }
+    /* Only with userspace TSO, either. */
+    p->gso = acdc_packet_is_tso(b);
+    p->csum_partial = acdc_packet_csum_is_partial(b);
+    p->host = b;
+}
+
 /* Shows the 'n' packets, at most NETDEV_MAX_BURST, to the engine. */
 static void
 acdc_netdev_process(struct acdc_port *port, enum acdc_dir dir,
@@ -229,31 +257,7 @@ acdc_netdev_process(struct acdc_port *port, enum acdc_dir dir,
 {
     BUILD_ASSERT_DECL((int) NETDEV_MAX_BURST <= (int) ACDC_BATCH_MAX);
     for (size_t i = 0; i < n; i++) {
-        struct dp_packet *b = packets[i];
-        uint32_t len = dp_packet_size(b);
-        uint32_t hlen = len;
-
-#ifdef DPDK_NETDEV
-        if (OVS_UNLIKELY(b->mbuf.nb_segs > 1)) {
-            hlen = b->mbuf.data_len;
-        }
-#endif
-        OVS_PREFETCH(dp_packet_data(b));
-        acdc_pkt_init(&pkts[i], dp_packet_data(b), len, hlen);
-        pkts[i].writable = (acdc_netdev_is_private(b) ? ACDC_W_YES
-                            : ACDC_W_UNKNOWN);
-        if (OVS_UNLIKELY(b->packet_type != htonl(PT_ETH))) {
-            /* Begins with the network layer.  Of another namespace than
-             * ethertypes: nothing that the engine knows. */
-            pkts[i].ethertype
-                = pt_ns(b->packet_type) == OFPHTN_ETHERTYPE
-                ? pt_ns_type(b->packet_type) : UINT16_MAX;
-            pkts[i].l3_ofs = 0;
-        }
-        /* Only with userspace TSO, either. */
-        pkts[i].gso = acdc_packet_is_tso(b);
-        pkts[i].csum_partial = acdc_packet_csum_is_partial(b);
-        pkts[i].host = b;
+        acdc_netdev_show(&pkts[i], packets[i]);
         pkts[i].aux = injected;
     }
     acdc_process(port, dir, pkts, n, (uint64_t) now * 1000);
@@ -297,6 +301,9 @@ acdc_netdev_egress(struct acdc_netdev *an, struct acdc_port *port,
                 acdc_netdev_add(batch, overflow, injected.items[j].packet);
                 n_injected++;
             }
+        }
+        if (OVS_UNLIKELY(pkts[i].keep_len)) {
+            acdc_hold_keep(an, hold, port, rxq, &pkts[i], now);
         }
         if (OVS_LIKELY(pkts[i].verdict == ACDC_PASS)) {
             acdc_netdev_add(batch, overflow, b);

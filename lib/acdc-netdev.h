@@ -104,6 +104,13 @@ struct acdc_injected {
     } items[NETDEV_MAX_BURST];
 };
 
+/* A packet of 'len' bytes that goes the way of 'like', or NULL. */
+struct dp_packet *acdc_host_packet_like(const struct dp_packet *like,
+                                        unsigned int len);
+
+/* What the engine is to know of packet 'b'. */
+void acdc_netdev_show(struct acdc_pkt *, struct dp_packet *b);
+
 /* Processes 'batch', just received from 'rxq' of a bound port.  Packets may be
  * added and removed; those that no longer fit into 'batch' are in 'overflow',
  * which comes after it.  'now' in microseconds as from time_usec().
@@ -125,6 +132,8 @@ void acdc_netdev_ingress(struct acdc_port *, struct dp_packet_batch *batch,
 /* For struct dpif_class, and what it needs of dpif-netdev.c. */
 extern const struct acdc_dpif_class acdc_netdev_class;
 struct acdc_netdev *dpif_netdev_get_acdc(const struct dpif *);
+/* NULL: no longer bound. */
+struct acdc_port *dpif_netdev_get_acdc_port(const struct dp_netdev_rxq *);
 int dpif_netdev_acdc_set_port(struct dpif *, odp_port_t, const char *name,
                               const char *tenant);
 
