@@ -72,8 +72,13 @@ static struct sk_buff *acdc_kept_pop(struct acdc_kept *kept, u64 now)
 			      HRTIMER_MODE_ABS_PINNED_SOFT);
 		skb = NULL;
 	}
-	if (skb)
+	if (skb) {
 		rb_erase(&skb->rbnode, &kept->root);
+		/* They share memory with 'rbnode'. */
+		skb->next = NULL;
+		skb->prev = NULL;
+		skb->dev = NULL;
+	}
 	spin_unlock_bh(&kept->lock);
 	return skb;
 }
@@ -86,8 +91,6 @@ static void acdc_kept_due(struct acdc_kept *kept, struct sk_buff *skb, u64 now)
 	struct acdc_pkt p;
 
 	if (!port) {
-		/* 'dev' shares memory with 'rbnode'. */
-		skb->dev = NULL;
 		kfree_skb(skb);
 		return;
 	}
@@ -193,10 +196,8 @@ void acdc_kept_destroy(struct acdc_kept __percpu *all)
 		struct acdc_kept *kept = per_cpu_ptr(all, cpu);
 
 		hrtimer_cancel(&kept->timer);
-		while ((skb = acdc_kept_pop(kept, U64_MAX))) {
-			skb->dev = NULL;
+		while ((skb = acdc_kept_pop(kept, U64_MAX)))
 			kfree_skb(skb);
-		}
 	}
 	free_percpu(all);
 }
