@@ -296,6 +296,10 @@ struct acdc_timing {
 /* On-Ramp, see acdc-onramp.h. */
 struct acdc_on_ramp {
     uint32_t until_us : 24;     /* With acdc_flow_in.paused: microseconds. */
+    uint32_t beta : 8;          /* How much less the delay is for a pause, in 1/255. */
+    uint16_t pause_us : 15;     /* The last pause. */
+    uint16_t held : 1;          /* Data waited in it. */
+    uint16_t before_us;         /* The pause before it. */
 };
 
 /* And what only the parameters need that few tenants have: 64 bytes, which in
@@ -313,7 +317,7 @@ struct acdc_flow_more {
     uint8_t tail_delays : 2;    /* How often the other end already had such a one. */
     struct acdc_timing timing;
     struct acdc_on_ramp on_ramp;
-    uint32_t reserved[2];
+    uint32_t reserved[1];
 };
 ACDC_STATIC_ASSERT(sizeof(struct acdc_flow_more) == 64);
 

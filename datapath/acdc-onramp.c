@@ -3,21 +3,54 @@
 #include "acdc-onramp.h"
 #include "acdc-pace.h"
 
+/* Takes in what the last pauses did: 'less' us less delay with 'more' us more pause than
+ * the time before, smoothed by 1/16. */
+static void
+note_effect(struct acdc_on_ramp *r, int32_t less, int32_t more)
+{
+    int32_t beta;
+
+    if (more < 0) {
+        less = -less;
+        more = -more;
+    }
+    if (more < ACDC_ON_RAMP_LEAST_US) {
+        return;
+    }
+    less = less < 0 ? 0 : less < more ? less : more;
+    beta = less * ACDC_ON_RAMP_BETA / more;
+    r->beta = (r->beta * 15u + (uint32_t) beta + 8) / 16 & 255;
+}
+
+/* The marked segment left after the last pause, so its delay is already less by what that
+ * does.  Without one it would be beta times the pause more, and that must not be beyond
+ * the threshold. */
 void
 acdc_on_ramp(struct acdc_ctx *ctx, struct acdc_flow *f,
-             const struct acdc_params *params, uint32_t delay_us)
+             const struct acdc_params *params, uint32_t before_us, uint32_t delay_us)
 {
     struct acdc_on_ramp *r = &acdc_flow_more(f)->on_ramp;
     struct acdc_flow_in *in = acdc_flow_in(f);
     uint32_t pause;
 
-    if (delay_us <= params->on_ramp || !ctx->acdc->holds) {
+    if (!ctx->acdc->holds) {
         return;
     }
-    pause = delay_us - params->on_ramp;
+    if (!r->held) {
+        r->pause_us = 0;
+    }
+    note_effect(r, (int32_t) (before_us - delay_us), r->pause_us - r->before_us);
+    pause = delay_us + r->beta * r->pause_us / ACDC_ON_RAMP_BETA;
+    pause = pause > params->on_ramp ? pause - params->on_ramp : 0;
     if (pause > ACDC_ON_RAMP_MOST_US) {
         pause = ACDC_ON_RAMP_MOST_US;
         ACDC_COUNT(ctx, ON_RAMP_CUT, 1);
+    }
+    r->before_us = r->pause_us;
+    r->pause_us = pause & 0x7fff;
+    r->held = false;
+    if (!pause) {
+        return;
     }
     r->until_us = (ctx->now_us + pause) & 0xffffff;
     in->paused = true;
@@ -47,5 +80,6 @@ acdc_on_ramp_hold(const struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_p
 
     if (end > ctx->now && acdc_pkt_end(p) != p->seq) {
         acdc_flow_hold(ctx, f, p, end);
+        acdc_flow_more(f)->on_ramp.held = true;
     }
 }

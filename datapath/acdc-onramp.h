@@ -13,12 +13,16 @@
 
 #include "acdc-private.h"
 
-enum { ACDC_ON_RAMP_MOST_US = 10000 };
+enum {
+    ACDC_ON_RAMP_MOST_US = 10000,
+    ACDC_ON_RAMP_BETA = 255,    /* Of acdc_on_ramp.beta: 1. */
+    ACDC_ON_RAMP_LEAST_US = 8,  /* Pauses that differ by less say nothing of it. */
+};
 
-/* The delay of the marked segment was 'delay_us', of a flow with timing and this
- * parameter. */
+/* The delay of the marked segment was 'delay_us', and of the one before 'before_us', of a
+ * flow with timing and this parameter. */
 void acdc_on_ramp(struct acdc_ctx *, struct acdc_flow *,
-                  const struct acdc_params *, uint32_t delay_us);
+                  const struct acdc_params *, uint32_t before_us, uint32_t delay_us);
 /* When the pause ends, or 'now'; with acdc_flow_in.paused, which is cleared where that
  * is over. */
 uint64_t acdc_on_ramp_end(const struct acdc_ctx *, const struct acdc_flow *);

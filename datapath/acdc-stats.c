@@ -3,6 +3,7 @@
 /* What users get to see: names, counters, round-trip times, connections. */
 
 #include "acdc-table.h"
+#include "acdc-timing.h"
 
 const char *const acdc_counter_names[ACDC_N_COUNTERS] = {
 #define ACDC_COUNTER(SYMBOL, NAME, DESCRIPTION) NAME,
@@ -306,6 +307,14 @@ flow_info(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
     fi->window = in->law.wnd;
     fi->ssthresh = acdc_law_ssthresh(&in->law);
     fi->srtt_us = in->srtt_us8 / 8;
+    if (acdc_flow_timing(f)) {
+        struct acdc_facts facts;
+
+        acdc_timing_facts(f, &facts);
+        fi->net_rtt_us = facts.net_rtt_us;
+        fi->net_rtt_min_us = facts.min_net_rtt_us;
+        fi->delay_us = acdc_flow_timing(f)->delay_us;
+    }
     fi->rx_total = f->rx_total;
     fi->rx_ce = f->rx_ce;
     fi->idle_ms = acdc_flow_idle_ms(f, now_ms);

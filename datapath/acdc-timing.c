@@ -102,7 +102,7 @@ acdc_timing_take(struct acdc_ctx *ctx, struct acdc_flow *f,
                  const struct acdc_params *params, const struct acdc_pkt *p)
 {
     struct acdc_timing *t = acdc_flow_timing(f);
-    uint32_t mark_ago, clock, elapsed, rtt, apart, beyond;
+    uint32_t mark_ago, clock, elapsed, rtt, apart, beyond, before;
     bool first;
 
     if (!t) {
@@ -118,6 +118,7 @@ acdc_timing_take(struct acdc_ctx *ctx, struct acdc_flow *f,
     rtt += !rtt;
     t->marked = false;
     first = !t->rtt_us;
+    before = t->delay_us;
     note_rtt(t, ctx->now_ms, rtt);
     beyond = rtt - min_rtt_us(t);
     apart = clock - (clock_us(ctx) - elapsed);
@@ -130,7 +131,7 @@ acdc_timing_take(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
     ACDC_COUNT(ctx, REPORTS, 1);
     if (params->on_ramp && acdc_params_enforce(params)) {
-        acdc_on_ramp(ctx, f, params, t->delay_us);
+        acdc_on_ramp(ctx, f, params, before, t->delay_us);
     }
     return true;
 }

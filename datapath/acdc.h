@@ -440,6 +440,8 @@ struct acdc_flow_info {
     uint32_t offered;           /* Last window offered to the guest, bytes. */
     uint32_t in_flight;
     uint32_t srtt_us;
+    uint32_t net_rtt_us, net_rtt_min_us;        /* See acdc-timing.h; 0: not timed. */
+    uint32_t delay_us;          /* One-way, or what is beyond the least. */
     uint32_t snd_una, snd_nxt;
     uint32_t rx_total, rx_ce;   /* What the feedback we send says. */
     uint32_t fb_total, fb_ce;   /* What the feedback we got says. */

@@ -133,6 +133,11 @@ acdc_appctl_put_flow(struct ds *ds, bool json, const char *type,
     put_integer(ds, json, "in_flight", f->in_flight);
     put_integer(ds, json, "mss", f->mss);
     put_integer(ds, json, "srtt_us", f->srtt_us);
+    if (json || f->net_rtt_us) {
+        put_integer(ds, json, "net_rtt_us", f->net_rtt_us);
+        put_integer(ds, json, "net_rtt_min_us", f->net_rtt_min_us);
+        put_integer(ds, json, "delay_us", f->delay_us);
+    }
     put_integer(ds, json, "fb_ce", f->fb_ce);
     put_integer(ds, json, "fb_total", f->fb_total);
     put_integer(ds, json, "rx_ce", f->rx_ce);

@@ -18,10 +18,11 @@
  * AC/DC. */
 struct means {
     uint64_t n;
-    uint64_t alpha, window, srtt_us;
+    uint64_t alpha, window, srtt_us, net_rtt_us, delay_us;
     /* How many have a value of at most 2 to the power of the index, and of more
      * than half of that. */
     uint32_t windows[32], srtts[32];    /* Bytes; us, 0: no sample. */
+    uint32_t net_rtts[32], delays[32];  /* Likewise; of those that are timed. */
 };
 
 static double
@@ -66,8 +67,14 @@ acdc_appctl_add_means(struct report *r, const struct acdc_flow_info *f)
     m->alpha += f->alpha;
     m->window += f->window;
     m->srtt_us += f->srtt_us;
+    m->net_rtt_us += f->net_rtt_us;
+    m->delay_us += f->delay_us;
     m->windows[log_2_ceil(MAX(f->window, 1)) & 31]++;
     m->srtts[log_2_ceil(MAX(f->srtt_us, 1)) & 31] += f->srtt_us != 0;
+    if (f->net_rtt_us) {
+        m->net_rtts[log_2_ceil(f->net_rtt_us) & 31]++;
+        m->delays[log_2_ceil(MAX(f->delay_us, 1)) & 31]++;
+    }
 }
 
 /* As text. ---------------------------------------------------------------- */
@@ -271,8 +278,12 @@ means_to_json(struct json *json, const struct means *m)
                     json_real_create(acdc_fraction(m->alpha) / m->n));
     put_int(json, "window_sum", m->window);
     put_int(json, "srtt_us_sum", m->srtt_us);
+    put_int(json, "net_rtt_us_sum", m->net_rtt_us);
+    put_int(json, "delay_us_sum", m->delay_us);
     json_object_put(json, "window_histogram", histogram_to_json(m->windows));
     json_object_put(json, "srtt_us_histogram", histogram_to_json(m->srtts));
+    json_object_put(json, "net_rtt_us_histogram", histogram_to_json(m->net_rtts));
+    json_object_put(json, "delay_us_histogram", histogram_to_json(m->delays));
 }
 
 /* Adds to 'json' what acdc/show has of a tenant, and acdc/stats has not. */
@@ -312,6 +323,7 @@ datapath_to_json(const char *type, const struct acdc_config *c,
     PUT_MEMBER(json, c, max_flows);
     PUT_MEMBER(json, c, idle_timeout);
     PUT_MEMBER(json, c, exid);
+    json_object_put(json, "clock_synced", json_boolean_create(c->clock_synced));
     PUT_MEMBER(json, s, n_flows);
     PUT_MEMBER(json, s, n_half_open);
     PUT_MEMBER(json, s, n_closed);

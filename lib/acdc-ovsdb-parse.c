@@ -58,6 +58,7 @@ acdc_ovsdb_parse_config(const struct ovsrec_open_vswitch *cfg,
                         struct acdc_config *c, struct sset *new_warnings)
 {
     const struct smap *oc = &cfg->other_config;
+    const char *clock = smap_get_def(oc, "acdc-clock", "");
 
     c->max_flows = get_global(oc, "acdc-max-flows", 1, ACDC_FLOWS_MAX,
                               ACDC_MAX_FLOWS_DEFAULT, new_warnings);
@@ -65,6 +66,12 @@ acdc_ovsdb_parse_config(const struct ovsrec_open_vswitch *cfg,
                                  ACDC_IDLE_TIMEOUT_DEFAULT, new_warnings);
     c->exid = get_global(oc, "acdc-exid", 0, UINT16_MAX, ACDC_OPT_EXID,
                          new_warnings);
+    c->clock_synced = !strcmp(clock, "ptp");
+    if (clock[0] && !c->clock_synced) {
+        sset_add_and_free(new_warnings, xasprintf(
+            "Open_vSwitch other_config:acdc-clock: \"%s\" is not ptp; using none",
+            clock));
+    }
 }
 
 static bool
@@ -74,6 +81,7 @@ is_known_key(const char *table, const char *key)
         { "Open_vSwitch", "acdc-max-flows" },
         { "Open_vSwitch", "acdc-idle-timeout" },
         { "Open_vSwitch", "acdc-exid" },
+        { "Open_vSwitch", "acdc-clock" },
         { "Interface", "acdc-tenant" },
     };
 
@@ -98,7 +106,8 @@ acdc_ovsdb_check_keys(const char *table, const char *name,
             sset_add_and_free(new_warnings, xasprintf(
                 "%s%s%s other_config:%s: unknown key, not used; AC/DC has "
                 "Interface other_config:acdc-tenant and Open_vSwitch "
-                "other_config:acdc-max-flows, acdc-idle-timeout, acdc-exid",
+                "other_config:acdc-max-flows, acdc-idle-timeout, acdc-exid, "
+                "acdc-clock",
                 table, name[0] ? " " : "", name, node->key));
         }
     }

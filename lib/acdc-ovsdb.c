@@ -208,7 +208,8 @@ apply_config(struct dpif *dpif, const struct acdc_config *wanted)
 
     if (!error && (has.max_flows != wanted->max_flows
                    || has.idle_timeout != wanted->idle_timeout
-                   || has.exid != wanted->exid)) {
+                   || has.exid != wanted->exid
+                   || has.clock_synced != wanted->clock_synced)) {
         error = acdc_dpif_set_config(dpif, wanted);
     }
     return error;

@@ -27,7 +27,7 @@ BUILD_ASSERT_DECL(sizeof(struct acdc_tenant_stats)
                   == ROUND_UP(ACDC_NAME_LEN + sizeof(struct acdc_params) + 36,
                               8) + 600);
 BUILD_ASSERT_DECL(sizeof(struct acdc_port_info) == 140);
-BUILD_ASSERT_DECL(sizeof(struct acdc_flow_info) == 248);
+BUILD_ASSERT_DECL(sizeof(struct acdc_flow_info) == 260);
 #endif
 
 /* Looks the family up.  OVS's nl_lookup_genl_family() does not tell its
@@ -180,6 +180,7 @@ acdc_netlink_set_config(struct dpif *dpif, const struct acdc_config *config)
     nl_msg_put_u32(&request, ACDC_A_MAX_FLOWS, config->max_flows);
     nl_msg_put_u32(&request, ACDC_A_IDLE_TIMEOUT, config->idle_timeout);
     nl_msg_put_u16(&request, ACDC_A_EXID, config->exid);
+    nl_msg_put_u8(&request, ACDC_A_CLOCK_SYNCED, config->clock_synced);
     return acdc_set(&request);
 }
 
@@ -190,6 +191,7 @@ acdc_netlink_get_config(struct dpif *dpif, struct acdc_config *config)
         [ACDC_A_MAX_FLOWS] = { .type = NL_A_U32 },
         [ACDC_A_IDLE_TIMEOUT] = { .type = NL_A_U32 },
         [ACDC_A_EXID] = { .type = NL_A_U16 },
+        [ACDC_A_CLOCK_SYNCED] = { .type = NL_A_U8 },
     };
     struct nlattr *attrs[__ACDC_A_MAX];
     struct ofpbuf request, *reply;
@@ -201,6 +203,7 @@ acdc_netlink_get_config(struct dpif *dpif, struct acdc_config *config)
         config->max_flows = nl_attr_get_u32(attrs[ACDC_A_MAX_FLOWS]);
         config->idle_timeout = nl_attr_get_u32(attrs[ACDC_A_IDLE_TIMEOUT]);
         config->exid = nl_attr_get_u16(attrs[ACDC_A_EXID]);
+        config->clock_synced = nl_attr_get_u8(attrs[ACDC_A_CLOCK_SYNCED]);
         ofpbuf_delete(reply);
     }
     return error;

@@ -57,6 +57,7 @@ static const struct nla_policy acdc_policy[ACDC_A_LAST + 1] = {
 	[ACDC_A_MAX_FLOWS] = NLA_POLICY_FULL_RANGE(NLA_U32, &max_flows_range),
 	[ACDC_A_IDLE_TIMEOUT] = NLA_POLICY_MIN(NLA_U32, 1),
 	[ACDC_A_EXID] = { .type = NLA_U16 },
+	[ACDC_A_CLOCK_SYNCED] = NLA_POLICY_MAX(NLA_U8, 1),
 	[ACDC_A_TENANT] = { .type = NLA_NUL_STRING,
 			    .len = ACDC_NAME_LEN - 1 },
 	[ACDC_A_PARAMS] = NLA_POLICY_NESTED(params_policy),
@@ -252,11 +253,13 @@ static int acdc_config_set_doit(struct sk_buff *skb, struct genl_info *info)
 	struct nlattr **a = info->attrs;
 	struct acdc_config config;
 
-	if (!a[ACDC_A_MAX_FLOWS] || !a[ACDC_A_IDLE_TIMEOUT] || !a[ACDC_A_EXID])
+	if (!a[ACDC_A_MAX_FLOWS] || !a[ACDC_A_IDLE_TIMEOUT] ||
+	    !a[ACDC_A_EXID] || !a[ACDC_A_CLOCK_SYNCED])
 		return acdc_missing(info);
 	config.max_flows = nla_get_u32(a[ACDC_A_MAX_FLOWS]);
 	config.idle_timeout = nla_get_u32(a[ACDC_A_IDLE_TIMEOUT]);
 	config.exid = nla_get_u16(a[ACDC_A_EXID]);
+	config.clock_synced = nla_get_u8(a[ACDC_A_CLOCK_SYNCED]);
 	return -acdc_config_set(adp->engine, &config);
 }
 
@@ -268,7 +271,7 @@ static int acdc_config_get_doit(struct sk_buff *skb, struct genl_info *info)
 	void *header;
 
 	acdc_config_get(adp->engine, &config);
-	reply = reply_new(info, 3 * nla_total_size(sizeof(u32)), &header);
+	reply = reply_new(info, 4 * nla_total_size(sizeof(u32)), &header);
 	if (!reply)
 		return -ENOMEM;
 	return reply_end(reply, info, header,
@@ -276,7 +279,9 @@ static int acdc_config_get_doit(struct sk_buff *skb, struct genl_info *info)
 				     config.max_flows)
 			 ?: nla_put_u32(reply, ACDC_A_IDLE_TIMEOUT,
 					config.idle_timeout)
-			 ?: nla_put_u16(reply, ACDC_A_EXID, config.exid));
+			 ?: nla_put_u16(reply, ACDC_A_EXID, config.exid)
+			 ?: nla_put_u8(reply, ACDC_A_CLOCK_SYNCED,
+				       config.clock_synced));
 }
 
 static int acdc_tenant_set_doit(struct sk_buff *skb, struct genl_info *info)

@@ -13,11 +13,11 @@
 
 #define ACDC_GENL_FAMILY "ovs_acdc"
 /* Of the messages, and one more for each parameter added since. */
-#define ACDC_GENL_VERSION (8 + ACDC_P_LAST - ACDC_P_SMALL_WINDOWS)
+#define ACDC_GENL_VERSION (9 + ACDC_P_LAST - ACDC_P_SMALL_WINDOWS)
 
 enum acdc_genl_cmd {
 	ACDC_CMD_UNSPEC,
-	ACDC_CMD_CONFIG_SET,	/* MAX_FLOWS, IDLE_TIMEOUT, EXID. */
+	ACDC_CMD_CONFIG_SET,	/* MAX_FLOWS, IDLE_TIMEOUT, EXID, CLOCK_SYNCED. */
 	ACDC_CMD_CONFIG_GET,	/* Replies the same. */
 	ACDC_CMD_TENANT_SET,	/* TENANT, PARAMS, MAX_HALF_OPEN, RULES. */
 	ACDC_CMD_TENANT_DEL,	/* TENANT. */
@@ -52,6 +52,7 @@ enum acdc_genl_attr {
 	ACDC_A_PORT_INFO,	/* struct acdc_port_info */
 	ACDC_A_FLOW,		/* struct acdc_flow_info, several */
 	ACDC_A_PAD,
+	ACDC_A_CLOCK_SYNCED,	/* u8 */
 	__ACDC_A_MAX,
 };
 #define ACDC_A_LAST (__ACDC_A_MAX - 1)

@@ -12,7 +12,15 @@ from __future__ import annotations
 
 from typing import NamedTuple, Self
 
-from scapy.fields import BitField, ByteField, FlagsField, IntField, ShortField, XShortField
+from scapy.fields import (
+    BitField,
+    ByteField,
+    FlagsField,
+    IntField,
+    ShortField,
+    ThreeBytesField,
+    XShortField,
+)
 from scapy.layers.inet import TCP
 from scapy.packet import Packet
 
@@ -21,6 +29,7 @@ __all__ = [
     "KIND",
     "Capability",
     "Feedback",
+    "Report",
     "Reserved",
     "State",
     "Unknown",
@@ -48,7 +57,7 @@ class Capability(AcdcOption):
     fields_desc = [
         XShortField("exid", EXID),
         ByteField("version", 1),
-        FlagsField("flags", 0, 8, ["NOT_ECT", "RESUME"]),
+        FlagsField("flags", 0, 8, ["NOT_ECT", "RESUME", "TIMING"]),
         ShortField("zero", 0),
     ]
 
@@ -64,13 +73,25 @@ class Feedback(AcdcOption):
     ]
 
 
+class Report(AcdcOption):
+    """Feedback with when a marked segment came."""
+
+    name = "AC/DC report"
+    fields_desc = [
+        *Feedback.fields_desc,
+        ByteField("mark", 0),
+        ThreeBytesField("ago_us", 0),
+        IntField("clock_us", 0),
+    ]
+
+
 class State(AcdcOption):
     """The answer to a question, seen from the one that asked."""
 
     name = "AC/DC state"
     fields_desc = [
         XShortField("exid", EXID),
-        FlagsField("flags", 0, 8, ["SCALES", "SACK", "ECN_SYN", "GUEST_ECN"]),
+        FlagsField("flags", 0, 8, ["SCALES", "SACK", "ECN_SYN", "GUEST_ECN", "TIMING"]),
         BitField("own_wscale", 0, 4),
         BitField("peer_wscale", 0, 4),
         ShortField("mss", 0),
@@ -93,7 +114,7 @@ class Unknown(AcdcOption):
         return s, b""
 
 
-BY_LENGTH: dict[int, type[AcdcOption]] = {8: Capability, 12: Feedback, 28: State}
+BY_LENGTH: dict[int, type[AcdcOption]] = {8: Capability, 12: Feedback, 20: Report, 28: State}
 
 
 def option(value: AcdcOption) -> tuple[int, bytes]:

@@ -119,6 +119,7 @@ __wrap_nl_transact(int protocol, const struct ofpbuf *request,
         nl_msg_put_u32(*replyp, ACDC_A_MAX_FLOWS, 1);
         nl_msg_put_u32(*replyp, ACDC_A_IDLE_TIMEOUT, 1);
         nl_msg_put_u16(*replyp, ACDC_A_EXID, 1);
+        nl_msg_put_u8(*replyp, ACDC_A_CLOCK_SYNCED, 1);
         nl_msg_put_unspec_zero(*replyp, how & 8 ? ACDC_A_FLOW : ACDC_A_STATS,
                                how & 8 ? sizeof(struct acdc_flow_info)
                                        : sizeof(struct acdc_stats));
@@ -222,6 +223,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         switch (byte() % 10) {
         case 0:
             take(&config, sizeof config);
+            config.clock_synced = byte() & 1;
             class->set_config(NULL, &config);
             check(nl_attr_get_u32(find(ACDC_A_MAX_FLOWS)) == config.max_flows);
             check(nl_attr_get_u16(find(ACDC_A_EXID)) == config.exid);

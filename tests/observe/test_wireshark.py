@@ -19,7 +19,7 @@ from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet
 from scapy.utils import rdpcap, wrpcap
 
-from acdc_scapy import Capability, Feedback, Reserved, State, dissect, option
+from acdc_scapy import Capability, Feedback, Report, Reserved, State, dissect, option
 from acdc_testlib.netns import wait_for
 from acdc_testlib.tcp import ACK, PSH, RST, SYN, V4, Option, network, tcp
 from observe.conftest import MARKED_PORT, PORT, Path
@@ -258,7 +258,7 @@ def test_a_fack_and_the_column_of_information(capture: File) -> None:
 
 def test_misplaced_and_unknown_options(capture: File) -> None:
     feedback = option(Feedback())
-    later = (253, b"\xac\xdc" + bytes(16))
+    later = (253, b"\xac\xdc" + bytes(20))
     wrpcap(
         str(capture),
         [segment(True, RST, [feedback]), segment(True, ACK, [later])],
@@ -276,6 +276,19 @@ def test_question_and_state(capture: File) -> None:
     names = ("own_wscale", "peer_wscale", "mss", "reported_total_bytes")
     told = fields(capture, *(f"acdc.state.{name}" for name in names), "acdc.total_bytes")
     assert told[1] == ("7", "7", "1448", "6000", "3000")
+    assert notes(capture, 2) == set()
+
+
+def test_report(capture: File) -> None:
+    """As in docs/wire-format.rst."""
+    report = Report(bytes.fromhex("acdc00000b500001c52053000019d2a5f00e"))
+    offer = Capability(flags="NOT_ECT+RESUME+TIMING")
+    wrpcap(str(capture), [segment(True, SYN, [option(offer)]), segment(False, ACK, [option(report)])])
+    assert fields(capture, "acdc.flags.timing")[0] == ("1",)
+    names = ("ecn_bytes", "total_bytes", "report.mark", "report.ago_us", "report.clock_us")
+    told = fields(capture, *(f"acdc.{name}" for name in names))
+    assert told[1] == ("2896", "116000", "0x53", "25", str(0xD2A5F00E))
+    assert (report.mark, report.ago_us) == (0x53, 25)
     assert notes(capture, 2) == set()
 
 

@@ -24,10 +24,10 @@ begin(struct sim *s, enum acdc_algorithm algorithm, bool holds)
     sim_connect(s);
 }
 
-/* A segment, which takes 'there' us once it leaves, and its ACK, 'back' us.  Returns how
- * long it was held, us. */
+/* A segment, which takes 'there' us once it leaves, less 'effect' percent of what it was
+ * held, and its ACK, 'back' us.  Returns how long it was held, us. */
 static uint64_t
-round_trip(struct sim *s, uint32_t there, uint32_t back)
+round_trip_after(struct sim *s, uint64_t there, uint32_t effect, uint32_t back)
 {
     struct tcp_spec spec = sim_spec(s, 0, ACDC_TCP_ACK, MSS);
     struct packet *p;
@@ -37,7 +37,7 @@ round_trip(struct sim *s, uint32_t there, uint32_t back)
     p = sim_egress(s, 0, packet_make(&spec));
     held = p->release ? p->release - s->now : 0;
     p->release = 0;
-    s->now += held + (uint64_t) there * US;
+    s->now += held + there * US - held * effect / 100;
     packet_free_list(sim_ingress(s, 1, p));
     s->guest[1].rcv_nxt = s->guest[0].snd_nxt;
     spec = sim_spec(s, 1, ACDC_TCP_ACK, 0);
@@ -45,6 +45,12 @@ round_trip(struct sim *s, uint32_t there, uint32_t back)
     s->now += (uint64_t) back * US;
     packet_free_list(sim_ingress(s, 0, p));
     return held / US;
+}
+
+static uint64_t
+round_trip(struct sim *s, uint32_t there, uint32_t back)
+{
+    return round_trip_after(s, there, 0, back);
 }
 
 static void
@@ -99,6 +105,39 @@ test_bounds(void)
     }
     ok(worst <= ACDC_ON_RAMP_MOST_US * US, "for good");
     sim_done(&s);
+}
+
+/* Of a queue that takes 'queue' us without pauses, and less by 'effect' percent of them:
+ * the mean pause of late rounds. */
+static uint64_t
+settle(uint32_t queue, uint32_t effect)
+{
+    uint64_t sum = 0;
+    struct sim s;
+    int i;
+
+    begin(&s, ACDC_ALG_DCTCP, true);
+    round_trip(&s, 20, 20);
+    for (i = 0; i < 300; i++) {
+        uint64_t held = round_trip_after(&s, 20 + queue, effect, 20);
+
+        sum += i >= 200 ? held : 0;
+    }
+    sim_done(&s);
+    return sum / 100;
+}
+
+static void
+test_corrected(void)
+{
+    uint64_t pause = settle(400, 100);
+
+    /* By O - T alone it would be half of what is too much. */
+    ok(pause > (400 - T) * 5 / 8 && pause <= 400 - T,
+       "where pauses drain the queue they take into account that they did: %"PRIu64" us",
+       pause);
+    is_u64(settle(400, 0), 400 - T, "where others fill it they are no longer than that");
+    is_u64(settle(T, 100), 0, "what is below the threshold makes none");
 }
 
 /* ACKs, reports and what is no connection's data do not wait. */
@@ -191,6 +230,7 @@ main(void)
     test_pause(ACDC_ALG_CUBIC);
     test_pause(ACDC_ALG_DCTCP);
     test_bounds();
+    test_corrected();
     test_others();
     test_pace();
     test_off();

@@ -7,8 +7,8 @@
 -- with another ExID stay theirs.  It reads the bytes of each TCP header of a frame, also inside
 -- tunnels.
 
-local KIND, CAPABILITY, FEEDBACK, STATE = 253, 8, 12, 28
-local NOT_ECT, RESUME = 0x01, 0x02
+local KIND, CAPABILITY, FEEDBACK, REPORT, STATE = 253, 8, 12, 20, 28
+local NOT_ECT, RESUME, TIMING = 0x01, 0x02, 0x04
 local MOD = 4294967296
 -- As a switch: so many reports in a row that cannot be, and counting starts anew.
 local BAD_REPORTS = 4
@@ -34,6 +34,11 @@ local f = {
         NOT_ECT),
     resume = ProtoField.bool("acdc.flags.resume",
         "RESUME: connections are taken up again; without SYN a question", 8, nil, RESUME),
+    timing = ProtoField.bool("acdc.flags.timing",
+        "TIMING: marked data is reported with its time", 8, nil, TIMING),
+    mark = ProtoField.uint8("acdc.report.mark", "Marked segment", base.HEX),
+    ago = ProtoField.uint24("acdc.report.ago_us", "Came so many microseconds ago"),
+    clock = ProtoField.uint32("acdc.report.clock_us", "At, in microseconds of the reporting end"),
     number = ProtoField.uint16("acdc.number", "Number of the question", base.HEX),
     state_flags = ProtoField.uint8("acdc.state.flags", "Flags of the state", base.HEX),
     own_wscale = ProtoField.uint8("acdc.state.own_wscale",
@@ -53,7 +58,7 @@ local f = {
     sent = ProtoField.uint64("acdc.sent_bytes", "Payload bytes sent that way in this capture"),
     value = ProtoField.bytes("acdc.value", "Value"),
     reserved = ProtoField.uint8("acdc.reserved", "Reserved bits", base.HEX),
-    fack = ProtoField.bool("acdc.reserved.fack", "FACK", 8, nil, 0x08),
+    fack = ProtoField.bool("acdc.reserved.fack", "FACK, or marked data", 8, nil, 0x08),
     ecn = ProtoField.uint8("acdc.reserved.ecn", "Guest's ECN codepoint", base.DEC, nil, 0x06),
     ae = ProtoField.bool("acdc.reserved.ae", "AE (the guest's)", 8, nil, 0x01),
 }
@@ -172,11 +177,15 @@ local function follow(side, ecn, total)
     return r
 end
 
+local function is_feedback(length)
+    return length == FEEDBACK or length == REPORT
+end
+
 -- The first pass over a header: all that depends on earlier packets.
 local function learn(header, stream, ours, theirs, payload, at, length)
     local flags = header(13, 1):uint()
     local syn, rst = flags % 4 >= 2, flags % 8 >= 4
-    local r = { syn = syn, misplaced = (syn or rst) and length == FEEDBACK }
+    local r = { syn = syn, misplaced = (syn or rst) and is_feedback(length) }
     local mine, reverse = direction(stream, ours), direction(stream, theirs)
     if syn then
         mine.syn = true
@@ -184,7 +193,7 @@ local function learn(header, stream, ours, theirs, payload, at, length)
         mine.capability = length == CAPABILITY and header(at + 5, 1):uint() or nil
     end
     mine.sent = mine.sent + payload
-    if length == FEEDBACK then
+    if is_feedback(length) then
         mine.talks = true
         r.report = follow(reverse, header(at + 4, 4):uint(), header(at + 8, 4):uint())
     end
@@ -202,6 +211,7 @@ local function add_capability(tree, option)
     local flags = tree:add(f.flags, option(5, 1))
     flags:add(f.not_ect, option(5, 1))
     flags:add(f.resume, option(5, 1))
+    flags:add(f.timing, option(5, 1))
     if option(6, 2):uint() ~= 0 then
         tree:add(f.number, option(6, 2))
     end
@@ -226,6 +236,11 @@ end
 local function add_report(tree, option, r)
     tree:add(f.ecn_bytes, option(4, 4))
     tree:add(f.total_bytes, option(8, 4))
+    if option:len() == REPORT then
+        tree:add(f.mark, option(12, 1))
+        tree:add(f.ago, option(13, 3))
+        tree:add(f.clock, option(16, 4))
+    end
     if not r then
         return
     end
@@ -250,14 +265,16 @@ end
 
 local function add_option(tree, option, r)
     local length = option:len()
-    local names = { [CAPABILITY] = "capability", [FEEDBACK] = "feedback", [STATE] = "state" }
+    local names = {
+        [CAPABILITY] = "capability", [FEEDBACK] = "feedback", [REPORT] = "report", [STATE] = "state",
+    }
     local sub = tree:add(acdc, option, "Option: " .. (names[length] or "unknown"))
     sub:add(f.kind, option(0, 1))
     sub:add(f.length, option(1, 1))
     sub:add(f.exid, option(2, 2))
     if length == CAPABILITY then
         add_capability(sub, option)
-    elseif length == FEEDBACK then
+    elseif is_feedback(length) then
         add_report(sub, option, r and r.report)
         if r and r.misplaced then
             sub:add_proto_expert_info(e.on_syn)
@@ -291,7 +308,7 @@ local function title(header, at, length)
         return math.floor(header(13, 1):uint() / 2) % 2 == 1 and "capability" or "question"
     elseif length == STATE then
         return "state"
-    elseif length == FEEDBACK then
+    elseif is_feedback(length) then
         local fack = math.floor(header(12, 1):uint() / 8) % 2 == 1
         return string.format("%s ECN_bytes=%.0f total_bytes=%.0f", fack and "FACK" or "PACK",
             header(at + 4, 4):uint(), header(at + 8, 4):uint())
