@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -138,6 +139,27 @@ def test_errors(running: Fleet, words: list[str], said: str) -> None:
     assert done.returncode == 1
     assert said in done.stderr
     assert running.ctl("log") == before
+
+
+def test_what_others_do_wakes_nobody(fleet: Fleet) -> None:
+    """A thousand agents that hear of a thousand acknowledgements would be busy with that."""
+    host = fleet.hosts[4]
+    relay = fleet.relay_remote
+    # Servers tell of each commit, relays do not.
+    host.vsctl("set", "open_vswitch", ".", f'external_ids:acdc-fleet-remote="{fleet.remote}"')
+    fleet.ctl("tenant", "set", "blue", "beta=0.25", "--wait=hosts")
+    assert host.agent is not None
+    before = wakeups(host.agent.pid)
+    for i in range(40):
+        fleet.ctl("host", "label", "host-0", f"rack={i}")
+    assert wakeups(host.agent.pid) - before < 20
+    fleet.ctl("tenant", "set", "blue", "beta=0.5", "--wait=hosts")
+    host.vsctl("set", "open_vswitch", ".", f'external_ids:acdc-fleet-remote="{relay}"')
+
+
+def wakeups(pid: int) -> int:
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(text.split("\nvoluntary_ctxt_switches:")[1].split()[0])
 
 
 def test_dry_run_and_wait(fleet: Fleet) -> None:
