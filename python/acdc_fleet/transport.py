@@ -60,7 +60,10 @@ def call(remotes: str, method: str, *params: Any, timeout: int = 3000) -> Any:  
     said = []
     for address in addresses:
         deadline = msec() + timeout
-        error, stream = Stream.open_block(Stream.open(address), timeout)
+        try:
+            error, stream = Stream.open_block(Stream.open(address), timeout)
+        except OSError as failed:  # A handshake with a server that goes away.
+            error, stream = failed.errno or -1, None
         if error:
             said.append(f"{address}: {os.strerror(error) if error > 0 else 'closed'}")
             continue
