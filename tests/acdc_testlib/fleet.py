@@ -6,6 +6,7 @@ namespace of its own on a bridge, so that it can be cut off."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -15,11 +16,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import acdc_ovs
 from acdc_fleet.ctl import main as fleetctl
+from acdc_fleet.transport import transact
 from acdc_ovs.database import listening
 from acdc_ovs.programs import read_env
 from acdc_testlib.netns import DIE_WITH_PARENT, Netns, wait_for
@@ -67,6 +70,14 @@ class Pki:
         command += ["-out", str(self.dir / f"{name}-cert.pem")]
         subprocess.run(command, cwd=self.ca.parent, check=True, capture_output=True)
 
+    def make_quickly(self, name: str) -> None:
+        """For a thousand hosts: what ovs-pki does with three programs and RSA."""
+        command = ["openssl", "req", "-x509", "-nodes", "-days", "30", "-subj", f"/CN={name}"]
+        command += ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+        command += ["-CA", str(self.ca), "-CAkey", str(self.ca.parent / "private/cakey.pem")]
+        command += ["-keyout", f"{name}-privkey.pem", "-out", f"{name}-cert.pem"]
+        subprocess.run(command, cwd=self.dir, check=True, capture_output=True)
+
     def options(self, name: str) -> list[str]:
         self.make(name)
         return [
@@ -82,18 +93,21 @@ class Host:
     def __init__(self, fleet: Fleet, name: str, real: bool) -> None:
         self.fleet, self.name = fleet, name
         self.ovs: acdc_ovs.Ovs = Ovs() if real else DatabaseOnly(fleet.dir / name)
-        self.agent: subprocess.Popen[Any] | None = None
-        if real:
-            self.ovs.add_bridge("br0")
-        else:
-            self.ovs.create_database()
-            self.ovs.start_ovsdb()
-            self.ovs.initialize_database()
+        self.agent: subprocess.Popen[Any] | Forked | None = None
         remotes = {"system-id": name, "acdc-fleet-remote": fleet.relay_remote,
                    "acdc-fleet-report": fleet.remote}  # fmt: skip
-        self.vsctl(
-            *("set", "open_vswitch", "."), *(f'external_ids:{k}="{v}"' for k, v in remotes.items())
-        )
+        if real:
+            self.ovs.add_bridge("br0")
+            self.vsctl(
+                *("set", "open_vswitch", "."),
+                *(f'external_ids:{k}="{v}"' for k, v in remotes.items()),
+            )
+            return
+        self.ovs.create_database()
+        self.ovs.start_ovsdb()
+        row = {"external_ids": ["map", [list(pair) for pair in remotes.items()]]}
+        insert = {"op": "insert", "table": "Open_vSwitch", "row": row}
+        transact(f"unix:{self.ovs.rundir}/db.sock", "Open_vSwitch", insert)
 
     def vsctl(self, *words: str) -> str:
         return self.ovs.vsctl("--no-wait", *words)
@@ -104,9 +118,12 @@ class Host:
     def beta(self, tenant: str = "blue") -> str:
         return self.get("acdc", tenant, "beta")
 
-    def start_agent(self, *, keys: str | None = None) -> None:
+    def start_agent(self, *, keys: str | None = None, forked: bool = False) -> None:
         command = [str(ROOT / "utilities/acdc-agent"), f"--db=unix:{self.ovs.rundir}/db.sock"]
         command += self.fleet.pki.options(keys or self.name)
+        if forked:
+            self.agent = self.fleet.forker.start(self.fleet.dir / f"{self.name}.log", command)
+            return
         with (self.fleet.dir / f"{self.name}.log").open("ab") as log:
             self.agent = self.fleet.site.popen("/usr/bin/python3", *command, stderr=log)
 
@@ -118,6 +135,58 @@ class Host:
 
     def log(self) -> str:
         return (self.fleet.dir / f"{self.name}.log").read_text()
+
+
+# A thousand interpreters would need more memory than the tests' machine has, and minutes.
+FORKER = """
+import ctypes, gc, os, sys
+sys.path.insert(0, sys.argv[1])
+from acdc_fleet.agent import main
+gc.freeze()
+for line in sys.stdin:
+    log, *sys.argv = line.split("\\0")[:-1]
+    pid = os.fork()
+    if pid == 0:
+        ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+        sys.exit(main())
+    print(pid, flush=True)
+"""
+
+
+class Forker:
+    """Agents that share what they have imported.  All of them end with it."""
+
+    def __init__(self, ns: Netns) -> None:
+        self._child = ns.popen(
+            *("/usr/bin/python3", "-c", FORKER, ROOT / "python"),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def start(self, log: Path, command: list[str]) -> Forked:
+        assert self._child.stdin and self._child.stdout
+        words = [str(log), *command, "\n"]
+        self._child.stdin.write("\0".join(words))
+        self._child.stdin.flush()
+        return Forked(int(self._child.stdout.readline()))
+
+
+@dataclass
+class Forked:
+    """As much of subprocess.Popen as there is of an agent that was not started by us."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        return None if Path(f"/proc/{self.pid}").exists() else 0
+
+    def send_signal(self, sig: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, sig)
+
+    def wait(self, _timeout: float) -> None:
+        """Nobody waits for it: it ends with the one that has forked it."""
 
 
 class DatabaseOnly(acdc_ovs.Ovs):
@@ -305,11 +374,17 @@ class Fleet:
 
     # Hosts.
 
-    def add_hosts(self, n: int, real: int = 0) -> list[Host]:
+    @functools.cached_property
+    def forker(self) -> Forker:
+        return Forker(self.site)
+
+    def add_hosts(self, n: int, real: int = 0, forked: bool = False) -> list[Host]:
         new = [Host(self, f"host-{len(self.hosts) + i}", i < real) for i in range(n)]
         self.hosts += new
         for host in new:
-            host.start_agent()
+            if forked:
+                self.pki.make_quickly(host.name)
+            host.start_agent(forked=forked)
         return new
 
     def await_hosts(self, n: int = 0, timeout: float = 60) -> None:

@@ -30,8 +30,9 @@ def many() -> Iterator[Fleet]:
     fleet = Fleet()
     try:
         fleet.start()
-        for _ in range(0, N, 50):
-            fleet.add_hosts(min(50, N - len(fleet.hosts)))
+        fleet.add_hosts(10)
+        for _ in range(10, N, 50):
+            fleet.add_hosts(min(50, N - len(fleet.hosts)), forked=True)
             fleet.await_hosts(timeout=600)
         fleet.ctl("tenant", "set", "blue", "beta=0.5", "--wait=database", "--timeout=300")
         yield fleet
@@ -81,7 +82,7 @@ def processor(pids: list[int]) -> float:
 
 
 def test_time_until_it_is_everywhere(many: Fleet) -> None:
-    medians, lasts = [], []
+    medians, lasts, all_said = [], [], []
     pids = [host.agent.pid for host in many.hosts if host.agent]
     before = processor(pids)
     for i in range(5):
@@ -97,11 +98,13 @@ def test_time_until_it_is_everywhere(many: Fleet) -> None:
         lasts.append(max(times))
         wait_for("acknowledged", lambda: {h["written"] for h in many.ctl_json("host", "list")}
                  == {many.ctl_json("status")["current"]}, 120)  # fmt: skip
-    print(f"{N} hosts: median {min(medians):.2f} to {max(medians):.2f} s, last {max(lasts):.2f} s")
+        all_said.append(time.monotonic() - started)
+    print(f"{N} hosts: medians {' '.join(f'{m:.2f}' for m in medians)} s, last {max(lasts):.2f} s")
+    print(f"all acknowledged after {statistics.median(all_said):.1f} s")
     print(
         f"{1000 * (processor(pids) - before) / 5 / N:.1f} ms of the processor an agent and change"
     )
-    assert min(medians) < 5
+    assert statistics.median(medians) < 5
 
 
 def test_what_it_costs(many: Fleet) -> None:
@@ -115,6 +118,8 @@ def test_what_it_costs(many: Fleet) -> None:
     rss = statistics.median(memory(pid, "VmRSS") for pid in pids)
     pss = statistics.median(memory(pid, "Pss") for pid in pids)
     print(f"an agent: RSS {rss / 1024:.1f} MB, PSS {pss / 1024:.1f} MB, {100 * share:.3f} % CPU")
+    servers = max(memory(many.daemons[name].pid, "VmRSS") for name in (*SERVERS, "relay"))
+    print(f"a server or relay: RSS {servers / 1024:.1f} MB")
     assert pss < 20 * 1024
     assert share < 0.005
     for i in range(20):
