@@ -25,5 +25,5 @@ def built(request: pytest.FixtureRequest) -> Iterator[Built]:
     with DebianRoot(request.param, "ca-certificates", "ccache") as root:
         copy_sources(root)
         root.run("/src/build-aux/install-deps", "build", "deb", timeout=1200)
-        root.run("sh", "-ec", BUILD, mounts=ccache(), timeout=2400)
+        root.run("sh", "-ec", BUILD, mounts=ccache(), timeout=5400)
         yield Built(root, root.path / "src/build/deb")
