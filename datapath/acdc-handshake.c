@@ -243,14 +243,6 @@ capability_flags(const struct acdc_flow *f, const struct acdc_params *params,
     return (uint8_t) flags;
 }
 
-/* Whether 'p' to the guest has ACDC_CAP_TIMING. */
-static bool
-has_timing(const struct acdc_pkt *p)
-{
-    return (p->opt_flags & ACDC_O_CAPABILITY)
-           && (acdc_pkt_tcp(p)[p->cap_ofs + ACDC_OPT_BODY_OFS + 1] & ACDC_CAP_TIMING);
-}
-
 /* Adds the capability and the ECT mark to a SYN or SYN-ACK of the guest.  True
  * if it did. */
 static bool
@@ -537,7 +529,7 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         f->flags |= ACDC_F_ECN_SYN;
     }
     params = acdc_flow_params(ctx, f);
-    if (has_timing(p)) {
+    if (acdc_timing_is_offered(p)) {
         acdc_timing_begin(f);
     }
     /* Also if this one, sent again, comes without the capability. */
@@ -685,7 +677,7 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
     f->rx_pending = 0;
     note_options(f, p, false);
     f->flags &= ~(uint32_t) (ACDC_F_PEER | ACDC_F_NOT_ECT | ACDC_F_RESUME);
-    if (has_timing(p) && (f->flags & ACDC_F_OFFERED) && acdc_params_timing(params)) {
+    if (acdc_timing_is_offered(p) && (f->flags & ACDC_F_OFFERED) && acdc_params_timing(params)) {
         acdc_timing_begin(f);
     }
     f->flags |= accept_offer(ctx, p);

@@ -42,18 +42,6 @@ enum {
                                  * the guest would take for a duplicate ACK. */
 };
 
-/* Whether the guest may take this ACK number.  One that is corrupt or of an
- * outsider it drops, and what was offered must not be taken from there: 2^31
- * bytes away comparisons turn round, and all that the guest sends from then on
- * would be beyond it.  No network holds 16 MB of a connection; beyond SND.NXT
- * may be fragments of the guest. */
-static inline bool
-is_near(const struct acdc_flow *f, const struct acdc_pkt *p)
-{
-    return p->ack - f->snd_una + ACDC_PLAUSIBLE
-           <= f->snd_nxt - f->snd_una + 2u * ACDC_PLAUSIBLE;
-}
-
 /* Whether it is of what the guest was seen to send. */
 static inline bool
 is_valid_ack(const struct steps *s)

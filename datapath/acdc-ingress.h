@@ -168,6 +168,18 @@ note_offer(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
     }
 }
 
+/* Whether the guest may take this ACK number.  One that is corrupt or of an
+ * outsider it drops, and what was offered must not be taken from there: 2^31
+ * bytes away comparisons turn round, and all that the guest sends from then on
+ * would be beyond it.  No network holds 16 MB of a connection; beyond SND.NXT
+ * may be fragments of the guest. */
+static inline bool
+is_near(const struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    return p->ack - f->snd_una + ACDC_PLAUSIBLE
+           <= f->snd_nxt - f->snd_una + 2u * ACDC_PLAUSIBLE;
+}
+
 /* acdc-ingress-steps.c; the flow's lock held. */
 
 /* Whether to ask first for a second flow of the same key

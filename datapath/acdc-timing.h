@@ -53,6 +53,14 @@ acdc_timing_elapsed(uint32_t now_us, uint32_t since_us)
     return us <= ACDC_RTT_MOST_US ? us : 0;
 }
 
+/* Whether 'p' to the guest has ACDC_CAP_TIMING. */
+static inline bool
+acdc_timing_is_offered(const struct acdc_pkt *p)
+{
+    return (p->opt_flags & ACDC_O_CAPABILITY)
+           && (acdc_pkt_tcp(p)[p->cap_ofs + ACDC_OPT_BODY_OFS + 1] & ACDC_CAP_TIMING);
+}
+
 /* Both ends have ACDC_CAP_TIMING. */
 void acdc_timing_begin(struct acdc_flow *);
 
