@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """In the machine, as on a hypervisor with the distribution's kernel: Open
-vSwitch with the stock module, with the one that acdc-dkms installs, and with
-the stock one again."""
+vSwitch with the stock module, with the one that acdc-dkms installs, which is
+reloaded under connections, and with the stock one again."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hypervisor import OVS_CTL, ROOT, Hypervisor, run, say
+from restarts import Restarts
 
 from acdc_testlib.netns import wait_for
 from acdc_testlib.traffic import Transfer
@@ -91,6 +92,14 @@ class Test(Hypervisor):
         assert moved["pack_sent"] > 0
         assert moved["pack_received"] > 0
 
+    def check_restarts(self, system_id: str) -> None:
+        connections = Restarts(*self.guests)
+        same = f"--system-id={system_id}"
+        connections.check_restart(lambda: timed(OVS_CTL, same, "restart"))
+        connections.check_reload(lambda: timed(DKMS, "install", "--reload"))
+        connections.close()
+        run("ovs-vsctl", "del-port", "br0", "up0")
+
 
 def timed(*command: str) -> None:
     began = time.monotonic()
@@ -107,6 +116,7 @@ def main() -> None:
     system_id = run("ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids:system-id")
     timed(DKMS, "install", "--reload")
     test.check_patched()
+    test.check_restarts(system_id)
     timed(DKMS, "uninstall", "--reload")
     test.check_stock()
     assert run("ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids:system-id") == system_id
