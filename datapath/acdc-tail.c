@@ -174,7 +174,9 @@ probe(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_more *more,
     in->tx_beyond += p->payload;
     acdc_law_keep_cut(&in->law);
     f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;
-    if (!(f->flags & (ACDC_F_DOUBT | ACDC_F_FIN_GUEST))) {
+    /* What is lost is not known to the byte. */
+    if (!(f->flags & (ACDC_F_DOUBT | ACDC_F_FIN_GUEST))
+        && p->payload >= ACDC_LOST_UNIT) {
         f->flags |= ACDC_F_DOUBT;
         more->tail_probed = true;
         more->tail_alone = f->snd_nxt - f->snd_una <= f->mss;
