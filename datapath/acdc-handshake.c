@@ -11,10 +11,8 @@
 static void
 note_options(struct acdc_flow *f, const struct acdc_pkt *p, bool guest)
 {
-    uint16_t mss = p->ip_version == 4 ? ACDC_MSS_DEFAULT4
-                                      : ACDC_MSS_DEFAULT6;
-    uint8_t wscale = p->wscale < ACDC_WSCALE_MAX ? p->wscale
-                                                 : ACDC_WSCALE_MAX;
+    uint16_t mss = p->ip_version == 4 ? ACDC_MSS_DEFAULT4 : ACDC_MSS_DEFAULT6;
+    uint8_t wscale = p->wscale < ACDC_WSCALE_MAX ? p->wscale : ACDC_WSCALE_MAX;
 
     if ((p->opt_flags & ACDC_O_MSS) && p->mss >= ACDC_MSS_MIN) {
         mss = p->mss;
@@ -35,6 +33,10 @@ note_options(struct acdc_flow *f, const struct acdc_pkt *p, bool guest)
         }
     } else if (!(p->tcp_flags & ACDC_TCP_ACK)) {
         f->flags |= ACDC_F_SACK;
+    }
+    if ((p->tcp_flags & (ACDC_TCP_ACK | ACDC_TCP_ECE | ACDC_TCP_CWR))
+        == (ACDC_TCP_ECE | ACDC_TCP_CWR)) {
+        f->flags |= ACDC_F_ECN_SYN;
     }
     if (!guest) {
         f->flags |= p->opt_flags & ACDC_O_WSCALE ? ACDC_F_WSCALE_PEER : 0;
@@ -464,36 +466,42 @@ acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     f->snd_una = p->seq;
     acdc_flow_set_tx_total(f, total + p->payload);
     note_options(f, p, true);
-    if ((p->tcp_flags & (ACDC_TCP_ECE | ACDC_TCP_CWR))
-        == (ACDC_TCP_ECE | ACDC_TCP_CWR)) {
-        f->flags |= ACDC_F_ECN_SYN;
-    }
     params = acdc_flow_params(ctx, f);
     offer(ctx, f, params, p);
     acdc_flow_plb_send_syn(ctx, f, params, p);
     acdc_unlock(&f->lock);
 }
 
+/* Of a peer's SYN that begins a connection. */
+static void
+note_peer_syn(struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    uint32_t end = p->seq + 1 + p->payload;
+    struct acdc_flow_in *in = acdc_flow_in(f);
+
+    if (in->irs != p->seq || seq_after(end, f->rcv_nxt)) {
+        /* Sent again without data, what came with an earlier one stays. */
+        in->irs = p->seq;
+        f->rcv_nxt = end;
+        f->rx_total = p->payload;
+    }
+    note_options(f, p, false);
+    in->peer_window = acdc_pkt_window(p);
+}
+
 void
 acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
 {
-    uint32_t end = p->seq + 1 + p->payload;
     const struct acdc_params *params;
-    struct acdc_flow_in *in;
     struct acdc_flow *f;
 
     /* What a handshake says holds for the whole connection, so it is not taken
      * from a packet that the guest will drop. */
-    if (!acdc_pkt_maybe_intact(p)) {
-        accept_offer(ctx, p);
-        return;
-    }
-    f = lock_flow_of_syn(ctx, p);
+    f = acdc_pkt_maybe_intact(p) ? lock_flow_of_syn(ctx, p) : NULL;
     if (!f) {
         accept_offer(ctx, p);
         return;
     }
-    in = acdc_flow_in(f);
     if (!(f->flags & ACDC_F_DEAD)
         && (f->state == ACDC_FLOW_CLOSED || f->state == ACDC_FLOW_RESET
             || acdc_flow_is_lost(f))
@@ -516,18 +524,7 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         return;
     }
     acdc_flow_see(ctx, f);
-    if (in->irs != p->seq || seq_after(end, f->rcv_nxt)) {
-        /* As above: what came with an earlier SYN is still there. */
-        in->irs = p->seq;
-        f->rcv_nxt = end;
-        f->rx_total = p->payload;
-    }
-    note_options(f, p, false);
-    in->peer_window = acdc_pkt_window(p);
-    if ((p->tcp_flags & (ACDC_TCP_ECE | ACDC_TCP_CWR))
-        == (ACDC_TCP_ECE | ACDC_TCP_CWR)) {
-        f->flags |= ACDC_F_ECN_SYN;
-    }
+    note_peer_syn(f, p);
     params = acdc_flow_params(ctx, f);
     if (acdc_timing_is_offered(p)) {
         acdc_timing_begin(f);
@@ -536,7 +533,7 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     f->flags |= accept_offer(ctx, p);
     adapt_options(ctx, f, params, p);
     limit_window(ctx, f, params, p);
-    in->out_window = acdc_pkt_window(p);
+    acdc_flow_in(f)->out_window = acdc_pkt_window(p);
     acdc_unlock(&f->lock);
 }
 

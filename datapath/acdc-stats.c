@@ -254,6 +254,38 @@ path_of(const struct acdc_flow *f, const struct acdc_params *params)
            ? (uint8_t) more->plb.path : 0;
 }
 
+/* What the wire's times say. */
+static void
+timing_info(const struct acdc_flow *f, struct acdc_flow_info *fi)
+{
+    const struct acdc_timing *timing = acdc_flow_timing(f);
+    struct acdc_facts facts;
+
+    if (timing) {
+        acdc_timing_facts(f, &facts);
+        fi->net_rtt_us = facts.net_rtt_us;
+        fi->net_rtt_min_us = facts.min_net_rtt_us;
+        fi->delay_us = timing->delay_us;
+    }
+}
+
+/* Which connection it is.  What is immutable, without the lock. */
+static void
+identity_info(const struct acdc_flow *f, struct acdc_flow_info *fi)
+{
+    struct acdc_end local, remote;
+    uint32_t vids = acdc_flow_vids(f);
+
+    acdc_flow_ends(f, &local, &remote);
+    memcpy(fi->local, local.addr, sizeof fi->local);
+    memcpy(fi->remote, remote.addr, sizeof fi->remote);
+    fi->local_port = local.port;
+    fi->remote_port = remote.port;
+    fi->vlans[0] = (uint16_t) (vids >> 12 ? vids >> 12 : vids);
+    fi->vlans[1] = vids >> 12 ? vids & ACDC_VID_MASK : 0;
+    fi->ip_version = acdc_flow_is_v6(f) ? 6 : 4;
+}
+
 /* False if 'f' is dead. */
 static bool
 flow_info(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
@@ -264,21 +296,13 @@ flow_info(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
     const struct acdc_tenant *tenant = port->owner;
     const struct acdc_policy *policy = acdc_ptr_load(&tenant->policy);
     const struct acdc_params *params;
-    struct acdc_end local, remote;
-    uint32_t rule, vids;
+    uint32_t rule;
 
     memset(fi, 0, sizeof *fi);
     memcpy(fi->tenant, tenant->name, sizeof fi->tenant);
     memcpy(fi->port, port->name, sizeof fi->port);
     fi->port_no = port->port_no;
-    acdc_flow_ends(f, &local, &remote);
-    memcpy(fi->local, local.addr, sizeof fi->local);
-    memcpy(fi->remote, remote.addr, sizeof fi->remote);
-    fi->local_port = local.port;
-    fi->remote_port = remote.port;
-    vids = acdc_flow_vids(f);
-    fi->vlans[0] = (uint16_t) (vids >> 12 ? vids >> 12 : vids);
-    fi->vlans[1] = vids >> 12 ? vids & ACDC_VID_MASK : 0;
+    identity_info(f, fi);
 
     acdc_lock(&f->lock);
     if (f->flags & ACDC_F_DEAD) {
@@ -289,7 +313,6 @@ flow_info(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
                                            : acdc_policy_match(policy, f);
     fi->rule = rule < policy->n_rules ? (int32_t) rule : -1;
     params = acdc_policy_params(policy, rule);
-    fi->ip_version = acdc_flow_is_v6(f) ? 6 : 4;
     fi->state = f->state;
     fi->algorithm = (uint8_t) in->law.alg;
     fi->mode = params->mode;
@@ -307,14 +330,7 @@ flow_info(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
     fi->window = in->law.wnd;
     fi->ssthresh = acdc_law_ssthresh(&in->law);
     fi->srtt_us = in->srtt_us8 / 8;
-    if (acdc_flow_timing(f)) {
-        struct acdc_facts facts;
-
-        acdc_timing_facts(f, &facts);
-        fi->net_rtt_us = facts.net_rtt_us;
-        fi->net_rtt_min_us = facts.min_net_rtt_us;
-        fi->delay_us = acdc_flow_timing(f)->delay_us;
-    }
+    timing_info(f, fi);
     fi->rx_total = f->rx_total;
     fi->rx_ce = f->rx_ce;
     fi->idle_ms = acdc_flow_idle_ms(f, now_ms);

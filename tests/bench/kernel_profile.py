@@ -63,8 +63,8 @@ def profile(folder: Path, blocks: Path, results: Iterable[dict[str, Any]]) -> di
             for side, address, count in next(rounds):
                 name = symbols[variant].of(address)
                 sums[side][name] += count / packets[side] / len(result["packets"])
-        for side, counts in zip(SIDES, sums, strict=True):
-            found[f"{result['traffic']} {side}"][variant] = dict(counts)
+        for direction, counts in zip(SIDES, sums, strict=True):
+            found[f"{result['traffic']} {direction}"][variant] = dict(counts)
     return dict(found)
 
 
