@@ -21,8 +21,8 @@ def test_a_path_that_drops_all(lab: Any) -> None:  # noqa: F811
     assert counters(result)["repaths"] >= result["tcp"]["timeouts"] > 0
     assert counters(result)["plb_suspended"] > 0
     # Windows that were on their way, and few segments more.
-    (hole,) = [q for q in result["queues"] if q["queue"] == "t-leaf1-spine1"]
-    assert 0 < hole["packets"] < 100
+    sent = {queue["queue"]: queue["packets"] for queue in result["queues"]}
+    assert 0 < sent["t-leaf1-spine1"] - sent["t-spine1-leaf2"] < 100
 
 
 def test_flows_that_collide(lab: Any) -> None:  # noqa: F811
