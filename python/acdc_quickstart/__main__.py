@@ -18,6 +18,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from acdc_cli import ending
+
 from . import prepare
 from .prepare import say
 
@@ -285,4 +287,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with ending("acdc-quickstart"):
+        sys.exit(main())

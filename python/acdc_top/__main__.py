@@ -137,7 +137,7 @@ def _plain(reader: Reader, interval: float, once: bool, as_json: bool) -> int:
         # Who reads us has enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except PROBLEMS as error:
+    except (OvsError, ValueError) as error:
         print(f"acdc-top: {error}", file=sys.stderr)
         return 1
 

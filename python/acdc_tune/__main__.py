@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 import textwrap
 from pathlib import Path
@@ -141,8 +140,6 @@ def _main(args: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    # As any filter: whoever reads may stop.
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     parser = arguments()
     args = parser.parse_args()
     if bool(args.fabric) == args.measure:

@@ -268,7 +268,7 @@ run(struct trace *t, bool live)
     bool progress = !live && isatty(STDERR_FILENO) && !isatty(STDOUT_FILENO);
     uint64_t packets = 0;
 
-    while (!stopped && !t->failed) {
+    while (!stopped && !t->failed && !ferror(t->out)) {
         struct source *s = earliest();
 
         if (s) {

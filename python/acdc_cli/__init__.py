@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""How our commands end when they are not what failed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+# Debian's packages of modules that may be missing.
+PACKAGES = {
+    "ovs": "python3-openvswitch",
+    "prometheus_client": "python3-prometheus-client",
+    "rich": "python3-rich",
+}
+
+
+@contextmanager
+def ending(program: str, failed: int = 1) -> Iterator[None]:
+    """Around a program's imports and its main().
+
+    If the reader of standard output has gone, the program ends as any filter does, by SIGPIPE.
+    A full disk, another error of the system, or a module that is not installed is a line on
+    standard error and the exit status 'failed'.  After Ctrl-C the exit status is 130."""
+    try:
+        try:
+            yield
+        finally:
+            # None: it was closed when the program began.
+            if sys.stdout:
+                sys.stdout.flush()
+    except BrokenPipeError:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGPIPE)
+    except OSError as error:
+        _fail(f"{program}: {error}", failed)
+    except ModuleNotFoundError as error:
+        name = (error.name or "").split(".")[0]
+        if name not in PACKAGES:
+            raise
+        _fail(f"{program}: {error}: apt-get install {PACKAGES[name]}", failed)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _fail(message: str, status: int) -> NoReturn:
+    print(message, file=sys.stderr)
+    if sys.stdout:
+        # What is left in its buffer would fail once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(status)

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Commands whose output nobody takes, and whose modules are not installed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path as File
+
+import pytest
+
+from acdc_testlib.programs import ROOT
+from observe.conftest import Path
+
+# Exit status of what failed for another reason.
+PROGRAMS = {
+    "acdc-agent": 1,
+    "acdc-check": 3,
+    "acdc-dkms": 1,
+    "acdc-exporter": 1,
+    "acdc-fleetctl": 1,
+    "acdc-quickstart": 1,
+    "acdc-top": 1,
+    "acdc-trace-plot": 1,
+    "acdc-tune": 1,
+}
+
+
+def run(
+    program: str, *arguments: str | File, stdout: int, **environ: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [ROOT / "utilities" / program, *arguments],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        env=os.environ | environ,
+        check=False,
+    )
+
+
+def full_disk(program: str, *arguments: str | File, **environ: str) -> tuple[int, str]:
+    with open("/dev/full", "w") as full:
+        done = run(program, *arguments, stdout=full.fileno(), **environ)
+    return done.returncode, done.stderr
+
+
+def test_all_programs_in_python() -> None:
+    found = {
+        path.name
+        for path in (ROOT / "utilities").iterdir()
+        if path.is_file() and b"python" in path.read_bytes()
+    } - {"utilities.mk"}
+    assert found == set(PROGRAMS)
+
+
+@pytest.mark.parametrize("buffered", ["1", ""], ids=["unbuffered", "buffered"])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_full_disk(program: str, buffered: str) -> None:
+    status, said = full_disk(program, "--help", PYTHONUNBUFFERED=buffered)
+    assert status == PROGRAMS[program]
+    assert said == f"{program}: [Errno 28] No space left on device\n"
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_reader_that_has_gone(program: str) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    with open(writes, "w") as stdout:
+        done = run(program, "--help", stdout=stdout.fileno())
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["acdc-check"], ["acdc-exporter", "--once"], ["acdc-top", "--json", "--interval", "0.1"]],
+    ids=lambda words: words[0],
+)
+def test_a_full_disk_and_a_real_switch(path: Path, words: list[str]) -> None:
+    program, *arguments = words
+    status, said = full_disk(program, *arguments, "--rundir", path.ovs.rundir, PYTHONUNBUFFERED="")
+    assert status == PROGRAMS[program]
+    assert said == f"{program}: [Errno 28] No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "module", "package"),
+    [
+        ("acdc-agent", "ovs", "python3-openvswitch"),
+        ("acdc-check", "ovs", "python3-openvswitch"),
+        ("acdc-exporter", "prometheus_client", "python3-prometheus-client"),
+        ("acdc-fleetctl", "ovs", "python3-openvswitch"),
+        ("acdc-top", "ovs", "python3-openvswitch"),
+        ("acdc-top", "rich", "python3-rich"),
+    ],
+)
+def test_what_is_not_installed(
+    path: Path, tmp_path: File, program: str, module: str, package: str
+) -> None:
+    missing = f"No module named '{module}'"
+    (tmp_path / f"{module}.py").write_text(f'raise ModuleNotFoundError("{missing}", name="{module}")')
+    here = ("--once", "--interval", "0.1", "--rundir", path.ovs.rundir)
+    arguments = here if module == "rich" else ("--help",)
+    done = run(program, *arguments, stdout=subprocess.DEVNULL, PYTHONPATH=str(tmp_path))
+    assert done.returncode == PROGRAMS[program]
+    assert done.stderr == f"{program}: {missing}: apt-get install {package}\n"
