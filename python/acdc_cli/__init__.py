@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How our commands end when they are not what failed."""
+"""What our commands have in common: how they end, and a kind of argument."""
 
 from __future__ import annotations
 
@@ -45,6 +45,18 @@ def ending(program: str, failed: int = 1) -> Iterator[None]:
         _fail(f"{program}: {error}: apt-get install {PACKAGES[name]}", failed)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def seconds(text: str) -> float:
+    """For add_argument(type=...): at most an hour."""
+    value = float(text)
+    if not 0 < value <= 3600:
+        raise ValueError(text)
+    return value
+
+
+# As argparse names it.
+seconds.__name__ = "number of seconds"
 
 
 def _fail(message: str, status: int) -> NoReturn:

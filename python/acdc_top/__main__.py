@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+from acdc_cli import seconds
 from acdc_ovs import OvsError
 
 from .reading import ORDERS, Reader, Reading
@@ -33,13 +34,6 @@ does not answer; 2 for wrong arguments.  acdc-top(8) says what the columns are."
 PROBLEMS = (OSError, OvsError, ValueError)
 
 
-def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < 3600:
-        raise ValueError(text)
-    return value
-
-
 def _count(text: str) -> int:
     value = int(text)
     if value < 1:
@@ -47,7 +41,6 @@ def _count(text: str) -> int:
     return value
 
 
-_positive.__name__ = "number of seconds"
 _count.__name__ = "number"
 
 
@@ -60,7 +53,7 @@ def arguments() -> argparse.ArgumentParser:
     add("--port", metavar="NAME", help="only connections of this guest's port")
     add("--remote", metavar="ADDRESS[/LENGTH]", help="only connections to these")
     add("--limit", type=_count, default=40, metavar="N", help="connections shown (%(default)s)")
-    add("--interval", type=_positive, default=2.0, metavar="SECONDS", help="(%(default)s)")
+    add("--interval", type=seconds, default=2.0, metavar="SECONDS", help="(%(default)s)")
     add("--once", action="store_true", help="one interval, printed")
     add("--json", action="store_true", help="a line of JSON for each interval")
     add("-t", "--target", type=Path, metavar="SOCKET", help="control socket of ovs-vswitchd")

@@ -231,9 +231,14 @@ def test_a_database_that_does_not_run(switch: Ovs) -> None:
         switch.start_ovsdb()
 
 
-def test_wrong_arguments(switch: Ovs) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [["--what"], *(["--timeout", n] for n in ("nan", "inf", "-1", "0")), ["--vlan", "4095", "hv2"]],
+    ids=" ".join,
+)
+def test_wrong_arguments(switch: Ovs, arguments: list[str]) -> None:
     """Not 2, which is CRITICAL."""
-    done = run(switch, "--what")
+    done = run(switch, *arguments)
     assert done.returncode == UNKNOWN
     assert "usage: acdc-check" in done.stderr
     assert "Nagios" in run(switch, "--help").stdout

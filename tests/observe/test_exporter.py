@@ -230,11 +230,18 @@ def test_a_daemon_that_is_started_again(path: Path, prometheus: Prometheus, ovs:
     assert exporter.wait(10) == 0
 
 
-@pytest.mark.parametrize("arguments", [["--listen", "9625"], ["--listen", "a:0"], ["--what"]])
+@pytest.mark.parametrize("arguments", [["--listen", "9625"], ["--listen", "a:0"], ["--what"], ["--timeout", "inf"]])
 def test_wrong_arguments(arguments: list[str]) -> None:
     done = once(*arguments, check=False)
     assert done.returncode == 2
     assert "usage: acdc-exporter" in done.stderr
+
+
+def test_a_name_that_cannot_be() -> None:
+    words = [EXPORTER, "--listen", f"{'a' * 64}:9700"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 1
+    assert "label too long" in done.stderr and "Traceback" not in done.stderr
 
 
 # Rules and dashboard.

@@ -16,7 +16,7 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path as File
@@ -491,14 +491,81 @@ def test_a_sender_that_waits_until_a_third_of_the_window_is_free(tmp_path: File)
     assert got["limits"]["window"] > 0.8 * sum(got["limits"].values())
 
 
-def write(capture: File, packets: list[Packet], linktype: int = 1, snaplen: int = 65535) -> File:
+def write(
+    capture: File,
+    packets: list[Packet],
+    linktype: int = 1,
+    snaplen: int = 65535,
+    times: Sequence[float] = range(100_000),
+) -> File:
+    """'times' are in milliseconds."""
     with capture.open("wb") as out:
         out.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, linktype))
-        for i, packet in enumerate(packets):
+        for packet, ms in zip(packets, times, strict=False):
             data = bytes(packet)
             kept = data[:snaplen]
-            out.write(struct.pack("<IIII", 1000, i * 1_000_000, len(kept), len(data)) + kept)
+            ns = int(ms * 1_000_000)
+            out.write(struct.pack("<IIII", 1000, ns, len(kept), len(data)) + kept)
     return capture
+
+
+def tail(n: int, again: int, wait: float, late: bool = False) -> tuple[list[Packet], list[float]]:
+    """A round trip of 1 ms; then n segments, of which that one is sent again after a wait.  What is
+    late has been acknowledged."""
+    there, back = IP(src="10.0.0.1", dst="10.0.0.2"), IP(src="10.0.0.2", dst="10.0.0.1")
+    syn: list[Option] = [("MSS", 1460), ("WScale", 7)]
+    data = [
+        ETHERNET / there / tcp(40000, 80, ACK, 100 + 1000 * i, 500) / Raw(bytes(1000))
+        for i in range(n + 1)
+    ]
+    ack = ETHERNET / back / tcp(80, 40000, ACK, 500, 1100 + 1000 * n)
+    packets = [
+        ETHERNET / there / tcp(40000, 80, SYN, 99, 0, options=syn),
+        ETHERNET / back / tcp(80, 40000, SYN | ACK, 499, 100, options=syn),
+        ETHERNET / there / tcp(40000, 80, ACK, 100, 500),
+        data[0],
+        ETHERNET / back / tcp(80, 40000, ACK, 500, 1100),
+        *data[1:],
+        *([ack, data[1 + again]] if late else [data[1 + again], ack]),
+    ]
+    end = 4 + wait
+    ends = [5, end] if late else [end, end + 1]
+    return packets, [0, 1, 1.01, 2, 3, *(4 + 0.01 * i for i in range(n)), *ends]
+
+
+@pytest.mark.parametrize(
+    ("n", "again", "wait", "late", "probes", "timeouts"),
+    [
+        (1, 0, 3, False, 1, 0),  # The switch's.
+        (3, 2, 3, False, 1, 0),
+        (1, 0, 30, False, 1, 0),
+        (3, 2, 30, False, 1, 0),
+        (1, 0, 30, True, 1, 0),
+        (3, 2, 220, False, 1, 0),  # The guest's.
+        (1, 0, 220, False, 0, 1),
+        (3, 0, 220, False, 0, 1),
+        (3, 0, 3, False, 0, 0),
+        (3, 2, 0.5, False, 0, 0),
+    ],
+)
+def test_tail_probes(
+    tmp_path: File, n: int, again: int, wait: float, late: bool, probes: int, timeouts: int
+) -> None:
+    packets, times = tail(n, again, wait, late)
+    got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
+    assert (got["retransmitted"], got["tail_probes"], got["timeouts"]) == (1, probes, timeouts)
+    assert ("tail-probes" in causes(got)) == (probes == 1)
+
+
+def test_tail_probes_of_the_switch_are_on_the_wire_only(tmp_path: File) -> None:
+    packets, times = tail(3, 2, 3)
+    wire = write(tmp_path / "wire.pcap", packets, times=times)
+    del packets[-2], times[-2]
+    guest = write(tmp_path / "guest.pcap", packets, times=times)
+    got = direction(objects("--guest", guest, "--wire", wire), 80)
+    assert got["retransmitted"] == 0
+    words = [note["words"] for note in got["verdict"] if note["cause"] == "tail-probes"]
+    assert words == ["tail loss probes: 1, of the guest 0"]
 
 
 def check_conversation(found: list[Json]) -> None:

@@ -13,7 +13,7 @@ enum {
 /* Data that comes later than what is behind it: reordered if by no more than this,
  * or a round-trip time; else sent again. */
 #define REORDER_NS (3 * NS_PER_MS)
-/* What comes so long after all else was a timer's doing; and see timer_wait(). */
+/* What comes so long after all else was a guest's timer's doing; and see quiet_for(). */
 #define TIMER_NS (10 * NS_PER_MS)
 /* Linux's least retransmission timeout. */
 #define RTO_MIN_NS (200 * NS_PER_MS)
@@ -302,25 +302,26 @@ fill_hole(struct half *h, uint32_t start, uint32_t end_seq)
 /* How long nothing went either way before this.  0 if less than a timer waits: what an
  * ACK makes the other end send comes a round-trip time after it. */
 static uint64_t
-timer_wait(const struct tap *tap, int end, uint64_t now)
+quiet_for(const struct tap *tap, int end, uint64_t now)
 {
     const struct half *h = &tap->half[end];
     uint64_t last = h->last_data > h->last_ack ? h->last_data : h->last_ack;
     uint64_t quiet = now > last ? now - last : 0;
     uint64_t rtt = half_rtt(tap, end);
 
-    return quiet > TIMER_NS && quiet > rtt + rtt / 2 ? quiet : 0;
+    return quiet > (rtt ? rtt + rtt / 2 : TIMER_NS) ? quiet : 0;
 }
 
-/* The last data is sent again, by a timer, and what is before it is not, or all of it was
- * acknowledged and the ACK is late: a tail loss probe (RFC 8985 section 7), which
- * alone says nothing of a loss. */
+/* The last data is sent again after 'quiet', and what is before it is not; or there is
+ * nothing before it, or all was acknowledged and the ACK is late, and it is too early for a
+ * timeout: a tail loss probe, the guest's (RFC 8985 section 7) or sooner the switch's
+ * (tail_probe), which alone says nothing of a loss. */
 static bool
-note_tail_probe(struct half *h, const struct segment *s, uint64_t wait)
+note_tail_probe(struct half *h, const struct segment *s, uint64_t quiet)
 {
-    bool tail = wait && s->seq + s->payload == h->snd_max
-                && (flight(h) ? seq_after(s->seq, h->snd_una)
-                              : wait < RTO_MIN_NS);
+    uint32_t end_seq = s->seq + s->payload + !!(s->flags & ACDC_TCP_FIN);
+    bool tail = quiet && end_seq == h->snd_max
+                && (seq_after(s->seq, h->snd_una) || quiet < RTO_MIN_NS);
 
     h->total.probes += tail;
     h->round.sums.probes += tail;
@@ -347,20 +348,20 @@ note_again(struct tap *tap, int end, const struct segment *s, enum limit limit,
            bool *timeout)
 {
     struct half *h = &tap->half[end];
-    uint64_t wait = timer_wait(tap, end, s->time);
+    uint64_t quiet = quiet_for(tap, end, s->time);
 
     h->total.retransmitted++;
     h->round.sums.retransmitted++;
     mark_again(h, s->seq, s->seq + s->payload);
-    if (note_tail_probe(h, s, wait)) {
+    if (note_tail_probe(h, s, quiet)) {
         return limit;
     }
     h->recovering = flight(h) != 0;
     h->recover = h->snd_max;
-    if (!wait) {
+    if (quiet <= TIMER_NS) {
         return limit == LIMIT_NONE ? limit : LIMIT_LOSS;
     }
-    note_timeout(h, wait);
+    note_timeout(h, quiet);
     *timeout = true;
     return LIMIT_TIMEOUT;
 }

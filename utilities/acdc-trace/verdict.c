@@ -98,14 +98,20 @@ say_waits(const struct sayer *to, const struct half *h)
     }
 }
 
+/* Tail probes of the switch are on the wire only. */
 static void
-say_loss(const struct sayer *to, const struct half *h)
+say_loss(const struct sayer *to, const struct half *h, const struct half *wire)
 {
+    uint32_t probes = wire->total.probes;
+
     if (h->total.retransmitted) {
         say(to, "retransmissions", "sent again: %" PRIu32 " of %" PRIu32 " segments",
             h->total.retransmitted, h->total.segments);
     }
-    if (h->total.probes) {
+    if (h != wire && probes > h->total.probes) {
+        say(to, "tail-probes", "tail loss probes: %" PRIu32 ", of the guest %" PRIu32,
+            probes, h->total.probes);
+    } else if (h->total.probes) {
         say(to, "tail-probes", "tail loss probes: %" PRIu32, h->total.probes);
     }
 }
@@ -189,6 +195,6 @@ verdict(const struct trace *t, const struct conn *c, int end,
     say_limit(&to, tap, end);
     say_waits(&to, &tap->half[end]);
     say_feedback(t, &to, wire, end);
-    say_loss(&to, &tap->half[end]);
+    say_loss(&to, &tap->half[end], &wire->half[end]);
     say_handshake(&to, c, wire, end);
 }
