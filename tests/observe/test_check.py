@@ -11,6 +11,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path as File
+from typing import Any
 
 import pytest
 
@@ -158,9 +159,10 @@ def test_no_queue_here(switch: Ovs) -> None:
     assert check(switch)["queues"] == [(OK, "nothing to say")]
 
 
-def test_what_holds_what_is_paced(switch: Ovs) -> None:
+@pytest.mark.parametrize("setting", [{"pace": True}, {"on_ramp": 30}], ids=["pace", "on_ramp"])
+def test_what_holds_what_is_paced(switch: Ovs, setting: dict[str, Any]) -> None:
     assert check(switch)["pacing"] == [(OK, "nothing to say")]
-    switch.set_tenant("blue", pace=True)
+    switch.set_tenant("blue", **setting)
     message = "blue paced; the userspace datapath holds packets"
     assert check(switch)["pacing"] == [(OK, message)]
 

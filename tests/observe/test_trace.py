@@ -557,6 +557,21 @@ def test_tail_probes(
     assert ("tail-probes" in causes(got)) == (probes == 1)
 
 
+@pytest.mark.parametrize("held", [0.01, 0.9])
+def test_how_long_the_switch_holds_data(tmp_path: File, held: float) -> None:
+    packets, times = tail(3, 2, 3)
+    del packets[-2], times[-2]
+    guest = write(tmp_path / "guest.pcap", packets, times=times)
+    late = [at + held if Raw in packet else at for packet, at in zip(packets, times, strict=True)]
+    wire = write(tmp_path / "wire.pcap", packets, times=late)
+    found = objects("--guest", guest, "--wire", wire)
+    got = direction(found, 80)
+    assert (got["held"], got["held_max"]) == pytest.approx((1000 * held,) * 2, abs=0.01)
+    assert [o["held"] for o in found if o["type"] == "round"] == pytest.approx([1000 * held] * 2, abs=0.01)
+    assert ("held" in causes(got)) == (held == 0.9)
+    assert direction(objects(guest), 80)["held"] is None
+
+
 def test_tail_probes_of_the_switch_are_on_the_wire_only(tmp_path: File) -> None:
     packets, times = tail(3, 2, 3)
     wire = write(tmp_path / "wire.pcap", packets, times=times)

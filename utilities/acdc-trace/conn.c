@@ -111,11 +111,16 @@ conn_segment(struct trace *t, struct conn *c, const struct segment *s,
              int from)
 {
     struct tap *tap = tap_of(t, c, s->side);
+    uint32_t end_seq = s->seq + s->payload;
 
     if (!tap) {
         return false;
     }
     tap->acdc = tap->acdc || s->feedback || s->fack;
+    if (s->side == SIDE_WIRE && c->tap[SIDE_FIRST] && s->payload
+        && seq_after(end_seq, tap->half[from].snd_max)) {
+        half_held(c->tap[SIDE_FIRST], from, end_seq, s->time);
+    }
     if (s->flags & ACDC_TCP_SYN) {
         note_syn(t, c, tap, s, from);
     }

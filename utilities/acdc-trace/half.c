@@ -128,6 +128,29 @@ mark_again(struct half *h, uint32_t from, uint32_t to)
     }
 }
 
+static void
+add_held(struct sums *s, uint64_t held)
+{
+    s->held_ns += held;
+    s->held_samples++;
+    s->held_max = held > s->held_max ? held : s->held_max;
+}
+
+void
+half_held(struct tap *tap, int end, uint32_t end_seq, uint64_t now)
+{
+    struct half *h = &tap->half[end];
+    const struct sent *first = h->sent + h->sent_first, *s = first + h->sent_n;
+
+    while (s > first && !seq_after(end_seq, s[-1].end)) {
+        s--;
+    }
+    if (s < first + h->sent_n && !s->again && now >= s->time) {
+        add_held(&h->total, now - s->time);
+        add_held(&h->round.sums, now - s->time);
+    }
+}
+
 /* What the time goes into. ------------------------------------------------- */
 
 static uint32_t

@@ -10,7 +10,7 @@
 #define CSV_ROUND \
     "connection,from,to,time,duration,rtt,flight,offered,told,in_force,law_window," \
     "goodput,marked,ce,alpha,segments,retransmitted,reordered,timeouts,tail_probes," \
-    "facks,sent,acked\n"
+    "facks,sent,acked,held\n"
 #define CSV_CONNECTION \
     "connection,from,to,time,duration,acked,sent,segments,rtt_min,rtt_mean,rtt_max," \
     "flight_max,marked,ce,alpha,retransmitted,reordered,timeouts,tail_probes,facks," \
@@ -58,7 +58,7 @@ endpoint(const struct conn *c, int end, char *text)
 
 /* What both kinds of rows say of the windows and the law. */
 struct row {
-    struct value rtt, offered, told, in_force, law, marked, ce, alpha;
+    struct value rtt, held, offered, told, in_force, law, marked, ce, alpha;
     double goodput;             /* bit/s */
 };
 
@@ -71,6 +71,7 @@ fill_row(const struct conn *c, const struct tap *tap, int end,
     const struct replay *r = conn_replay(c, end);
 
     row->rtt = ratio((double) s->rtt_ns / 1000, s->rtt_samples);
+    row->held = ratio((double) s->held_ns / 1000, s->held_samples);
     row->offered = bytes(conn_offered(c, end));
     row->told = bytes(conn_told(c, end));
     row->in_force.known = h->edge_valid;
@@ -183,6 +184,7 @@ json_round(const struct trace *t, const struct conn *c, int end,
     json_value(out, "ce", row->ce);
     json_value(out, "alpha", row->alpha);
     json_sums(out, &r->sums);
+    json_value(out, "held", row->held);
     fputs("}\n", out);
 }
 
@@ -207,9 +209,11 @@ csv_round(const struct trace *t, const struct conn *c, int end,
     csv_value(out, row->ce);
     csv_value(out, row->alpha);
     fprintf(out, ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32
-            ",%" PRIu32 ",%" PRIu64 ",%" PRIu64 "\n",
+            ",%" PRIu32 ",%" PRIu64 ",%" PRIu64,
             s->segments, s->retransmitted, s->reordered, s->timeouts, s->probes,
             s->facks, s->sent, s->acked);
+    csv_value(out, row->held);
+    putc('\n', out);
 }
 
 void
@@ -353,6 +357,8 @@ json_direction(const struct trace *t, const struct conn *c,
     json_value(out, "alpha", row->alpha);
     json_value(out, "law_window", row->law);
     json_sums(out, s);
+    json_value(out, "held", row->held);
+    json_value(out, "held_max", ratio((double) s->held_max / 1000, s->held_samples > 0));
     fprintf(out, ",\"delayed_acks\":%" PRIu32 ",\"beyond_window\":%" PRIu64,
             h->delayed_acks, h->beyond);
     json_limits(out, h);

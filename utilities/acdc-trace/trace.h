@@ -95,7 +95,8 @@ struct sums {
     uint64_t fb_ce, fb_total;   /* Reported by the other end's switch. */
     uint64_t rtt_ns;            /* Of all samples. */
     uint64_t rtt_min, rtt_max;  /* 0: no sample. */
-    uint32_t rtt_samples;
+    uint64_t held_ns, held_max; /* Between guest's port and wire. */
+    uint32_t rtt_samples, held_samples;
     uint32_t flight_max;
     uint32_t segments, retransmitted, reordered;
     uint32_t timeouts, probes;  /* Tail probes (RFC 8985). */
@@ -242,6 +243,9 @@ void half_ack(struct trace *, struct conn *, struct tap *, int end,
               const struct segment *);
 uint64_t half_rtt(const struct tap *, int end);
 bool half_is_near_receiver(const struct tap *, int end);
+
+/* On the wire new data of 'end' came up to 'end_seq', of which 'tap' is the guest's. */
+void half_held(struct tap *tap, int end, uint32_t end_seq, uint64_t now);
 
 /* law.c: of the data of 'end'. */
 struct law_event {

@@ -98,6 +98,20 @@ say_waits(const struct sayer *to, const struct half *h)
     }
 }
 
+/* Pacing and On-Ramp do that.  A forwarding switch takes less. */
+static void
+say_held(const struct sayer *to, const struct half *h)
+{
+    const struct sums *s = &h->total;
+
+    if (s->held_samples && s->rtt_samples
+        && s->held_ns / s->held_samples > s->rtt_ns / s->rtt_samples / 4) {
+        say(to, "held", "data was held between the guest's port and the wire: %.0f us in "
+            "the mean, %.0f at most",
+            (double) s->held_ns / s->held_samples / 1000, (double) s->held_max / 1000);
+    }
+}
+
 /* Tail probes of the switch are on the wire only. */
 static void
 say_loss(const struct sayer *to, const struct half *h, const struct half *wire)
@@ -194,6 +208,7 @@ verdict(const struct trace *t, const struct conn *c, int end,
     say_window(&to, c, end);
     say_limit(&to, tap, end);
     say_waits(&to, &tap->half[end]);
+    say_held(&to, &tap->half[end]);
     say_feedback(t, &to, wire, end);
     say_loss(&to, &tap->half[end], &wire->half[end]);
     say_handshake(&to, c, wire, end);
