@@ -101,7 +101,9 @@ def test_what_is_not_installed(
     path: Path, tmp_path: File, program: str, module: str, package: str
 ) -> None:
     missing = f"No module named '{module}'"
-    (tmp_path / f"{module}.py").write_text(f'raise ModuleNotFoundError("{missing}", name="{module}")')
+    (tmp_path / f"{module}.py").write_text(
+        f'raise ModuleNotFoundError("{missing}", name="{module}")'
+    )
     here = ("--once", "--interval", "0.1", "--rundir", path.ovs.rundir)
     arguments = here if module == "rich" else ("--help",)
     done = run(program, *arguments, stdout=subprocess.DEVNULL, PYTHONPATH=str(tmp_path))

@@ -567,7 +567,9 @@ def test_how_long_the_switch_holds_data(tmp_path: File, held: float) -> None:
     found = objects("--guest", guest, "--wire", wire)
     got = direction(found, 80)
     assert (got["held"], got["held_max"]) == pytest.approx((1000 * held,) * 2, abs=0.01)
-    assert [o["held"] for o in found if o["type"] == "round"] == pytest.approx([1000 * held] * 2, abs=0.01)
+    assert [o["held"] for o in found if o["type"] == "round"] == pytest.approx(
+        [1000 * held] * 2, abs=0.01
+    )
     assert ("held" in causes(got)) == (held == 0.9)
     assert direction(objects(guest), 80)["held"] is None
 

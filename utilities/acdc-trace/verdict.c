@@ -132,7 +132,7 @@ say_loss(const struct sayer *to, const struct half *h, const struct half *wire)
 
 static void
 say_handshake(const struct sayer *to, const struct conn *c,
-              const struct tap *tap, int end)
+              const struct tap *tap)
 {
     int client = c->client, i;
 
@@ -148,7 +148,6 @@ say_handshake(const struct sayer *to, const struct conn *c,
         say(to, "no-peer", "the SYN has AC/DC's option, the SYN-ACK has none: the other end "
             "has no AC/DC, or the network removed it");
     }
-    (void) end;
 }
 
 /* Segments in flight when the capture ends have no report yet. */
@@ -211,5 +210,5 @@ verdict(const struct trace *t, const struct conn *c, int end,
     say_held(&to, &tap->half[end]);
     say_feedback(t, &to, wire, end);
     say_loss(&to, &tap->half[end], &wire->half[end]);
-    say_handshake(&to, c, wire, end);
+    say_handshake(&to, c, wire);
 }
