@@ -65,6 +65,12 @@ def test_a_full_disk(program: str, buffered: str) -> None:
     assert said == f"{program}: [Errno 28] No space left on device\n"
 
 
+@pytest.mark.parametrize("argument", ["--help", "--version"])
+def test_a_full_disk_and_the_one_in_c(argument: str) -> None:
+    status, _ = full_disk("../build/acdc-trace", argument)
+    assert status == 1
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_reader_that_has_gone(program: str) -> None:
     reads, writes = os.pipe()

@@ -509,11 +509,15 @@ def write(
     return capture
 
 
-def tail(n: int, again: int, wait: float, late: bool = False) -> tuple[list[Packet], list[float]]:
+def tail(
+    n: int, again: int, wait: float, late: bool = False, acdc: bool = False
+) -> tuple[list[Packet], list[float]]:
     """A round trip of 1 ms; then n segments, of which that one is sent again after a wait.  What is
     late has been acknowledged."""
     there, back = IP(src="10.0.0.1", dst="10.0.0.2"), IP(src="10.0.0.2", dst="10.0.0.1")
     syn: list[Option] = [("MSS", 1460), ("WScale", 7)]
+    if acdc:
+        syn.insert(0, option(Capability(flags="NOT_ECT")))
     data = [
         ETHERNET / there / tcp(40000, 80, ACK, 100 + 1000 * i, 500) / Raw(bytes(1000))
         for i in range(n + 1)
@@ -534,24 +538,33 @@ def tail(n: int, again: int, wait: float, late: bool = False) -> tuple[list[Pack
 
 
 @pytest.mark.parametrize(
-    ("n", "again", "wait", "late", "probes", "timeouts"),
+    ("n", "again", "wait", "late", "acdc", "probes", "timeouts"),
     [
-        (1, 0, 3, False, 1, 0),  # The switch's.
-        (3, 2, 3, False, 1, 0),
-        (1, 0, 30, False, 1, 0),
-        (3, 2, 30, False, 1, 0),
-        (1, 0, 30, True, 1, 0),
-        (3, 2, 220, False, 1, 0),  # The guest's.
-        (1, 0, 220, False, 0, 1),
-        (3, 0, 220, False, 0, 1),
-        (3, 0, 3, False, 0, 0),
-        (3, 2, 0.5, False, 0, 0),
+        (1, 0, 3, False, True, 1, 0),
+        (1, 0, 30, False, True, 1, 0),
+        (1, 0, 220, False, True, 0, 1),
+        (1, 0, 3, False, False, 0, 0),
+        (1, 0, 30, False, False, 0, 1),  # A guest with a small minimum.
+        (1, 0, 30, True, False, 1, 0),
+        (3, 2, 3, False, False, 1, 0),
+        (3, 2, 30, False, False, 1, 0),
+        (3, 2, 220, False, False, 1, 0),
+        (3, 0, 220, False, False, 0, 1),
+        (3, 0, 3, False, False, 0, 0),
+        (3, 2, 0.5, False, False, 0, 0),
     ],
 )
 def test_tail_probes(
-    tmp_path: File, n: int, again: int, wait: float, late: bool, probes: int, timeouts: int
+    tmp_path: File,
+    n: int,
+    again: int,
+    wait: float,
+    late: bool,
+    acdc: bool,
+    probes: int,
+    timeouts: int,
 ) -> None:
-    packets, times = tail(n, again, wait, late)
+    packets, times = tail(n, again, wait, late, acdc)
     got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
     assert (got["retransmitted"], got["tail_probes"], got["timeouts"]) == (1, probes, timeouts)
     assert ("tail-probes" in causes(got)) == (probes == 1)

@@ -335,16 +335,19 @@ quiet_for(const struct tap *tap, int end, uint64_t now)
     return quiet > (rtt ? rtt + rtt / 2 : TIMER_NS) ? quiet : 0;
 }
 
-/* The last data is sent again after 'quiet', and what is before it is not; or there is
- * nothing before it, or all was acknowledged and the ACK is late, and it is too early for a
- * timeout: a tail loss probe, the guest's (RFC 8985 section 7) or sooner the switch's
- * (tail_probe), which alone says nothing of a loss. */
+/* The last data is sent again after 'quiet', and what is before it is not, or all of it was
+ * acknowledged and the ACK is late: a tail loss probe, the guest's (RFC 8985 section 7) or
+ * sooner the switch's (tail_probe), which alone says nothing of a loss.  If nothing is before
+ * it, it is the switch's as long as it is too early for a timeout. */
 static bool
-note_tail_probe(struct half *h, const struct segment *s, uint64_t quiet)
+note_tail_probe(struct tap *tap, int end, const struct segment *s,
+                uint64_t quiet)
 {
+    struct half *h = &tap->half[end];
     uint32_t end_seq = s->seq + s->payload + !!(s->flags & ACDC_TCP_FIN);
+    bool early = quiet < RTO_MIN_NS && (tap->acdc || !flight(h));
     bool tail = quiet && end_seq == h->snd_max
-                && (seq_after(s->seq, h->snd_una) || quiet < RTO_MIN_NS);
+                && (seq_after(s->seq, h->snd_una) || early);
 
     h->total.probes += tail;
     h->round.sums.probes += tail;
@@ -376,7 +379,7 @@ note_again(struct tap *tap, int end, const struct segment *s, enum limit limit,
     h->total.retransmitted++;
     h->round.sums.retransmitted++;
     mark_again(h, s->seq, s->seq + s->payload);
-    if (note_tail_probe(h, s, quiet)) {
+    if (note_tail_probe(tap, end, s, quiet)) {
         return limit;
     }
     h->recovering = flight(h) != 0;

@@ -164,8 +164,8 @@ parse_options(struct options *o, int argc, char *argv[], bool *live,
         case 's': o->summary = true; break;
         case 'j': o->format = FORMAT_JSON; break;
         case 'c': o->format = FORMAT_CSV; break;
-        case 'h': fputs(usage, stdout); exit(0);
-        case OPT_VERSION: puts("acdc-trace " ACDC_VERSION); exit(0);
+        case 'h': fputs(usage, stdout); exit(fflush(stdout) != 0);
+        case OPT_VERSION: puts("acdc-trace " ACDC_VERSION); exit(fflush(stdout) != 0);
         case '?': fputs("Try acdc-trace --help.\n", stderr); exit(EXIT_ARGUMENTS);
         default: number_option(o, option); break;
         }
