@@ -536,7 +536,7 @@ def test_install(tmp_path: Path) -> None:
     assert "limits" in succeed(exporter.with_name("acdc-top"), "--help", cwd=tmp_path)
     prefix = exporter.parents[1]
     assert (prefix / "share/acdc/datapath/acdc-counters.h").exists()
-    modules = ("acdc_check", "acdc_scapy", "acdc_top")
+    modules = ("acdc_check", "acdc_cli", "acdc_scapy", "acdc_top")
     for name in ("wireshark/plugins/acdc.lua", *(f"{module}/__init__.py" for module in modules)):
         assert len(list(tmp_path.rglob(name))) == 1, name
     for name in ("acdc-rules.yml", "acdc-dashboard.json"):
