@@ -7,7 +7,16 @@ import shutil
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILT = ("build-aux", "configure.ac", "datapath", "dkms", "lib", "ovs-patches", "utilities")
+BUILT = (
+    "build-aux",
+    "configure.ac",
+    "datapath",
+    "dkms",
+    "lib",
+    "ovs-patches",
+    "python/acdc_cli",
+    "utilities",
+)
 """What userspace and kernel are built from."""
 
 
