@@ -188,10 +188,11 @@ static enum acdc_counter
 why_no_offer(const struct acdc_ctx *ctx, const struct acdc_flow *f,
              const struct acdc_pkt *p)
 {
-    uint32_t mtu = acdc_a32_read(&ctx->port->mtu);
+    uint32_t mtu = acdc_a32_read(&ctx->port->mtu), len = acdc_pkt_ip_len(p);
 
     if (acdc_pkt_room(p) < ACDC_OPT_CAP_LEN
-        || acdc_pkt_mtu_len(p) + ACDC_OPT_CAP_LEN > mtu) {
+        || acdc_pkt_mtu_len(p) + ACDC_OPT_CAP_LEN > mtu
+        || !acdc_path_has_room(ctx, len, len + ACDC_OPT_CAP_LEN)) {
         return ACDC_C_OFFER_NO_ROOM;
     }
     /* By time: copies cost a guest nothing. */
@@ -581,9 +582,8 @@ acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
     uint32_t end = p->seq + 1 + p->payload;
     bool first, crossed, offered;
 
-    /* A server may take the data of a TCP Fast Open SYN (RFC 7413) or not. */
-    if (!acdc_flow_in_handshake(f)
-        || (p->ack != in->irs + 1 && p->ack != in->irs + 1 + f->rx_total)) {
+    /* A server may take data of a TCP Fast Open SYN (RFC 7413), or some of it. */
+    if (!acdc_flow_in_handshake(f) || p->ack - (in->irs + 1) > f->rx_total) {
         return false;
     }
     if (f->state == ACDC_FLOW_RESET) {

@@ -225,6 +225,29 @@ def test_syn_with_payload(wire: Wire, ip: Encap) -> None:
     assert out.payload == payload
 
 
+@pytest.mark.parametrize("taken", [0, 400, 1000])
+def test_syn_payload_of_which_a_server_takes_some(wire: Wire, ip: Encap, taken: int) -> None:
+    """The rest is sent again; all that arrived is counted."""
+    c = Conn(wire, ip, active=False)
+    wire.ingress(c.peer_syn(payload=pattern(0, 1000)))
+    (out,) = wire.egress(
+        c.from_guest(
+            seq=c.guest_isn,
+            ack=c.peer_isn + 1 + taken,
+            flags=SYN | ACK,
+            options=c.syn_options(c.guest_scale),
+        )
+    )
+    assert out.capability is not None
+    c.established()
+    c.peer_nxt += taken
+    wire.ingress(c.from_peer(fb=(0, 0)))
+    c.peer_data(1000)
+    (out,) = c.guest_ack()
+    assert out.feedback == (0, 2000)
+    assert c.info()["capable"]
+
+
 def test_syn_payload_as_large_as_the_mtu(wire: Wire, ip: Encap) -> None:
     c = Conn(wire, ip)
     syn = c.guest_syn(payload=pattern(0, wire.mtu - ip.header + 14 - 20 - 12))

@@ -85,6 +85,20 @@ def test_new_connections_know_the_path(wire: Wire, ip: Encap) -> None:
     assert out.feedback == (0, 200)
 
 
+@pytest.mark.parametrize("active", [True, False])
+def test_handshakes_with_data_are_not_made_larger(wire: Wire, encap: Encap, active: bool) -> None:
+    """TCP Fast Open: a SYN or SYN-ACK that the path just takes."""
+    learn(Conn(wire, encap).open())
+    n = Counted(wire)
+    c = Conn(wire, encap, active=active)
+    if not active:
+        wire.ingress(c.peer_syn())
+    make = c.guest_syn if active else c.guest_synack
+    sent = make(payload=pattern(0, PATH - ip_len(make(), encap)))
+    assert wire.egress_raw(sent) == [sent]
+    assert n["offer_no_room"] == 1
+
+
 def test_several_paths(wire: Wire, ip: Encap) -> None:
     c = Conn(wire, ip).open()
     (big,) = c.guest_data(c.mss)
