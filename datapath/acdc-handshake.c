@@ -214,7 +214,7 @@ is_left_alone(const struct acdc_ctx *ctx, const struct acdc_flow *f,
 {
     return f->rule < ctx->policy->n_rules
            && params->algorithm == ACDC_ALG_NONE
-           && params->fallback == ACDC_ALG_NONE && !acdc_params_timing(params);
+           && params->fallback == ACDC_ALG_NONE;
 }
 
 /* Whether neither guest is told another window scale than the one that the other

@@ -166,8 +166,10 @@ def test_loss_on_a_path_that_passes_the_capability(wire: Wire) -> None:
     assert out.capability is not None
 
 
-def test_connection_that_is_left_alone(wire: Wire, ip: Encap) -> None:
-    """As the operator guide says: its SYN carries nothing of ours."""
+@pytest.mark.parametrize("tenant", [{}, {"on_ramp": 30}], ids=["", "on_ramp"])
+def test_connection_that_is_left_alone(wire: Wire, ip: Encap, tenant: dict[str, object]) -> None:
+    """As the operator guide says: its SYN carries nothing of ours, whatever the tenant has."""
+    wire.set(**tenant)
     remote = '"remote=fd00:2::/32"' if ip.v6 else '"remote=10.2.0.0/16"'
     wire.changed = True
     wire.ovs.vsctl(
