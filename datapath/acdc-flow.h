@@ -30,7 +30,8 @@ enum {
                                      * path may not like them.  More than the
                                      * first retransmission takes (RFC 6298). */
     ACDC_PATH_UNIT_MS = 1 << 14,    /* What is known of a path is good for so */
-    ACDC_PATH_UNITS = 36,           /* many of these, ten minutes. */
+    ACDC_PATH_UNITS = 36,           /* many of these, ten minutes (RFC 8201
+                                     * section 4, of an MTU). */
     ACDC_FEEDBACK_RESYNC = 4,       /* Impossible reports in a row after which
                                      * counting starts anew: the network may
                                      * have duplicated packets. */
@@ -45,7 +46,6 @@ enum {
                                      * acknowledged went by another port. */
     ACDC_PATH_MIN = 576,            /* Bytes, which every path takes (RFC 1191). */
     ACDC_MTUS = 4,                  /* MTUs that a port remembers. */
-    ACDC_PATH_MS = 600000,          /* Memory of them (RFC 8201 section 4). */
     ACDC_CLOCK_SKEW_MS = 60000,     /* More than threads' clocks differ, less
                                      * than 2^31 ms less idle_timeout. */
     ACDC_ACTIVE_SKEW_MS = 4000,     /* Likewise, where milliseconds have 16

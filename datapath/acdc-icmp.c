@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 
 /* ICMP to a guest about a packet of a connection: it quotes the packet as it left
- * here, and the guest is to find its own.  And how large a packet with our option
- * may be: that of a guest that knows its path's MTU has no room for one. */
+ * here, and the guest is to find its own. */
 
 #include "acdc-ingress.h"
 #include "acdc-parse.h"
@@ -161,55 +160,6 @@ restore(struct acdc_ctx *ctx, const struct acdc_flow *f, const struct icmp *m)
                         acdc_csum_fold(before), acdc_csum_fold(after)))));
 }
 
-/* acdc_port.paths: an MTU, bytes, and when it was heard of. */
-enum { MTU_BITS = 16, PATH_UNIT_MS = 8192 };
-
-static inline uint32_t
-path_time(const struct acdc_ctx *ctx)
-{
-    return ctx->now_ms / PATH_UNIT_MS;
-}
-
-/* In the place where it is, or of what was heard of first. */
-static void
-note_mtu(const struct acdc_ctx *ctx, uint32_t mtu)
-{
-    acdc_a32 *mtus = ctx->port->mtus;
-    uint32_t oldest = 0, place = 0, i;
-
-    for (i = 0; i < ACDC_MTUS; i++) {
-        uint32_t path = acdc_a32_read(&mtus[i]);
-        uint16_t age = (uint16_t) (path_time(ctx) - (path >> MTU_BITS));
-
-        if (!path || (path & ((1u << MTU_BITS) - 1)) == mtu) {
-            place = i;
-            break;
-        }
-        if (age >= oldest) {
-            oldest = age;
-            place = i;
-        }
-    }
-    acdc_a32_set(&mtus[place], path_time(ctx) << MTU_BITS | mtu);
-}
-
-bool
-acdc_path_has_room(const struct acdc_ctx *ctx, uint32_t before, uint32_t after)
-{
-    unsigned int i;
-
-    for (i = 0; i < ACDC_MTUS; i++) {
-        uint32_t path = acdc_a32_read(&ctx->port->mtus[i]);
-        uint32_t mtu = path & ((1u << MTU_BITS) - 1);
-        uint16_t age = (uint16_t) (path_time(ctx) - (path >> MTU_BITS));
-
-        if (before <= mtu && mtu < after && age <= ACDC_PATH_MS / PATH_UNIT_MS) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* What the packet of 'f', whose lock is held, was sent as.  ICMP of what the guest
  * has not in flight it does not believe either (RFC 5927 section 4.1). */
 static void
@@ -225,9 +175,9 @@ take_error(struct acdc_ctx *ctx, const struct acdc_flow *f,
         || seq_after(m->p->seq, f->snd_nxt)) {
         return;
     }
-    if (m->too_big && len > m->mtu && m->mtu < 1u << MTU_BITS) {
+    if (m->too_big && len > m->mtu && m->mtu <= 0xffff) {
         ACDC_COUNT(ctx, TOO_BIG, 1);
-        note_mtu(ctx, m->mtu);
+        acdc_recall_mtu(ctx, m->mtu);
     }
     restore(ctx, f, m);
 }

@@ -188,6 +188,14 @@ void acdc_recall_unseen(const struct acdc_ctx *, const struct acdc_pkt *p);
 /* Whether so much may have come of the connection, which is used up then. */
 bool acdc_recall_excuses(const struct acdc_ctx *, const struct acdc_flow *,
                          uint32_t bytes);
+/* A path's MTU, of which ICMP told. */
+void acdc_recall_mtu(const struct acdc_ctx *, uint32_t mtu);
+/* Whether a packet may grow to 'after' bytes from 'before', which the guest sends.
+ * Not across the MTU of a path, of which ICMP has told any connection of the port in
+ * the last time: the guest may have this size from it.  A new connection need not ask
+ * again, and one that goes another way has a FACK for such a packet. */
+bool acdc_path_has_room(const struct acdc_ctx *, uint32_t before,
+                        uint32_t after);
 
 /* Whether a SYN-ACK to the guest belongs to the live connection 'f', and comes
  * again. */
@@ -255,12 +263,6 @@ acdc_pkt_is_icmp(const struct acdc_pkt *p)
 }
 /* It may be an error about a packet of the guest. */
 void acdc_icmp_ingress(struct acdc_ctx *, struct acdc_pkt *);
-/* Whether a packet may grow to 'after' bytes from 'before', which the guest sends.
- * Not across the MTU of a path, of which ICMP has told any connection of the port in
- * the last time: the guest may have this size from it.  A new connection need not ask
- * again, and one that goes another way has a FACK for such a packet. */
-bool acdc_path_has_room(const struct acdc_ctx *, uint32_t before,
-                        uint32_t after);
 
 /* Most packets need not write it. */
 static inline void

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 
 /* What a port recalls beside its flows, in tables of fixed size: which paths drop
- * the capability, which addresses are its guest's, and how much TCP went to the
- * guest that the engine could not follow. */
+ * the capability, what they have as MTU, which addresses are its guest's, and how much
+ * TCP went to the guest that the engine could not follow. */
 
 #include "acdc-table.h"
 
@@ -48,11 +48,16 @@ path_entry(const struct acdc_ctx *ctx, const struct acdc_pkt *p,
     return &ctx->port->paths[h >> 56];
 }
 
+static uint32_t
+path_age(const struct acdc_ctx *ctx, uint32_t entry)
+{
+    return (path_time(ctx) - entry) & PATH_TIME_MASK;
+}
+
 static bool
 is_fresh(const struct acdc_ctx *ctx, uint32_t entry)
 {
-    return entry && ((path_time(ctx) - entry) & PATH_TIME_MASK)
-                    <= ACDC_PATH_UNITS;
+    return entry && path_age(ctx, entry) <= ACDC_PATH_UNITS;
 }
 
 bool
@@ -84,6 +89,48 @@ acdc_recall_path(const struct acdc_ctx *ctx, const struct acdc_pkt *p,
     if (entry != new) {
         acdc_a32_set(place, new);
     }
+}
+
+/* MTUs of paths, each with the time; 0: none. ------------------------------- */
+
+enum { MTU_SHIFT = 16 };
+
+/* In the place where it is, or of what was heard of first. */
+void
+acdc_recall_mtu(const struct acdc_ctx *ctx, uint32_t mtu)
+{
+    acdc_a32 *mtus = ctx->port->mtus;
+    uint32_t oldest = 0, place = 0, i;
+
+    for (i = 0; i < ACDC_MTUS; i++) {
+        uint32_t entry = acdc_a32_read(&mtus[i]);
+
+        if (!entry || entry >> MTU_SHIFT == mtu) {
+            place = i;
+            break;
+        }
+        if (path_age(ctx, entry) >= oldest) {
+            oldest = path_age(ctx, entry);
+            place = i;
+        }
+    }
+    acdc_a32_set(&mtus[place], mtu << MTU_SHIFT | path_time(ctx));
+}
+
+bool
+acdc_path_has_room(const struct acdc_ctx *ctx, uint32_t before, uint32_t after)
+{
+    unsigned int i;
+
+    for (i = 0; i < ACDC_MTUS; i++) {
+        uint32_t entry = acdc_a32_read(&ctx->port->mtus[i]);
+        uint32_t mtu = entry >> MTU_SHIFT;
+
+        if (before <= mtu && mtu < after && is_fresh(ctx, entry)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* Addresses. --------------------------------------------------------------- */
