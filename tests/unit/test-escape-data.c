@@ -11,18 +11,20 @@
  *
  * Some peers close their half meanwhile, and take what comes.
  *
+ * The tenant's pacing, tail probes, PLB and On-Ramp are on or off at random.
+ *
  * Not here, as the threat model says that they are not stopped: new data in fragments or
  * behind malformed options, and a guest whose connection seems to be heard by another
  * port (acdc-unseen.c), as nothing that it sends for a second arrives.
  *
  * ACDC_TEST_SEQUENCES: how many, 5,000 by default. */
 
+#include "escape.h"
 #include "sim.h"
 #include "tap.h"
 
 enum {
     STEPS = 40, MSS = 200, SCALE = 2,
-    N_BLOCKS = 32,              /* Of data that the peer has behind a hole. */
     SLACK = 20 * MSS,           /* Of a beginning. */
     N_MARKINGS = 3, N_REFERENCE = 32,
 };
@@ -45,14 +47,12 @@ static const unsigned int markings[N_MARKINGS] = { 1, 2, 8 };
  * section 5). */
 enum fate { ARRIVES, CORRUPT, LOST, OLD, N_FATES };
 
-struct block {
-    uint32_t from, to;
-};
-
 struct search {
     struct sim s;
     uint64_t random, path_random;
     unsigned int marking;
+    struct queue queue;
+    uint64_t delay, arrives;    /* Of the path now; when the last packet does. */
 
     /* The guest. */
     unsigned int weight[N_ACTIONS], weights;
@@ -64,14 +64,15 @@ struct search {
 
     /* The peer. */
     uint32_t rcv_nxt;
-    struct block blocks[N_BLOCKS];      /* The last one first. */
-    unsigned int n_blocks, unacked;
+    struct blocks blocks;       /* And what it has behind a hole. */
+    unsigned int unacked;
     unsigned int closes;        /* In this step its half. */
     uint64_t got;               /* Bytes, each once. */
     uint32_t beyond;            /* Most that came beyond 'edge'. */
     struct packet *acks, **tail;        /* On their way to the guest. */
 
     bool unheard;               /* By its own port. */
+    uint64_t probes, pauses, moves;     /* What the engine did. */
     char log[STEPS * 4 * 16 + 16];
 };
 
@@ -79,12 +80,6 @@ static uint32_t
 draw(struct search *x, uint32_t n)
 {
     return (uint32_t) (tap_random(&x->random) % n);
-}
-
-static bool
-is_after(uint32_t a, uint32_t b)
-{
-    return (int32_t) (a - b) > 0;
 }
 
 static void
@@ -104,13 +99,13 @@ peer_acks(struct search *x)
 {
     struct tcp_spec spec;
     uint32_t edges[6];
-    unsigned int i, n = x->n_blocks < 3 ? x->n_blocks : 3;
+    unsigned int i, n = x->blocks.n < 3 ? x->blocks.n : 3;
 
     x->s.guest[1].rcv_nxt = x->rcv_nxt;
     spec = sim_spec(&x->s, 1, ACDC_TCP_ACK, 0);
     for (i = 0; i < n; i++) {
-        edges[2 * i] = x->blocks[i].from;
-        edges[2 * i + 1] = x->blocks[i].to;
+        edges[2 * i] = x->blocks.blocks[i].from;
+        edges[2 * i + 1] = x->blocks.blocks[i].to;
     }
     if (n) {
         opt_nop(&spec, 2);
@@ -123,40 +118,9 @@ peer_acks(struct search *x)
     x->unacked = 0;
 }
 
-/* Takes bytes out of order.  False if it has them, or no place. */
-static bool
-keep(struct search *x, struct block b)
-{
-    unsigned int i, n = 0;
-    uint32_t had = 0;
-
-    for (i = 0; i < x->n_blocks; i++) {
-        struct block o = x->blocks[i];
-
-        if (is_after(o.from, b.to) || is_after(b.from, o.to)) {
-            x->blocks[n++] = o;
-        } else {
-            had += o.to - o.from;
-            b.from = is_after(b.from, o.from) ? o.from : b.from;
-            b.to = is_after(o.to, b.to) ? o.to : b.to;
-        }
-    }
-    x->n_blocks = n;
-    if (n == N_BLOCKS) {
-        return false;
-    }
-    memmove(x->blocks + 1, x->blocks, n * sizeof *x->blocks);
-    x->blocks[0] = b;
-    x->n_blocks++;
-    x->got += b.to - b.from - had;
-    return b.to - b.from > had;
-}
-
 static void
 peer_gets_data(struct search *x, uint32_t from, uint32_t to)
 {
-    unsigned int i;
-
     if (is_after(x->rcv_nxt, from)) {
         from = x->rcv_nxt;
     }
@@ -168,18 +132,28 @@ peer_gets_data(struct search *x, uint32_t from, uint32_t to)
     if (is_after(to, x->edge + x->beyond)) {
         x->beyond = to - x->edge;
     }
-    keep(x, (struct block) { from, to });
-    for (i = 0; i < x->n_blocks && x->blocks[i].from != x->rcv_nxt; i++) {
-        continue;
-    }
-    if (i < x->n_blocks) {
-        x->rcv_nxt = x->blocks[i].to;
-        x->n_blocks--;
-        memmove(x->blocks + i, x->blocks + i + 1,
-                (x->n_blocks - i) * sizeof *x->blocks);
-    }
-    if (x->n_blocks || from != x->rcv_nxt - (to - from) || ++x->unacked >= 2) {
+    x->got += blocks_add(&x->blocks, (struct block) { from, to });
+    x->rcv_nxt = blocks_take(&x->blocks, x->rcv_nxt);
+    if (x->blocks.n || from != x->rcv_nxt - (to - from) || ++x->unacked >= 2) {
         peer_acks(x);
+    }
+}
+
+/* The guest gets these. */
+static void
+note_edge(struct search *x, const struct packet *p)
+{
+    for (; p; p = p->next) {
+        struct acdc_pkt pkt;
+        uint32_t edge;
+
+        if (packet_parse(p, &pkt)) {
+            edge = acdc_get32(acdc_pkt_tcp(&pkt) + 8)
+                   + ((uint32_t) acdc_pkt_window(&pkt) << x->scale);
+            if (is_after(edge, x->edge)) {
+                x->edge = edge;
+            }
+        }
     }
 }
 
@@ -188,10 +162,13 @@ static void
 peer_closes(struct search *x)
 {
     struct tcp_spec spec = sim_spec(&x->s, 1, ACDC_TCP_FIN | ACDC_TCP_ACK, 0);
+    struct packet *list;
 
     note(x, "(half)", -1);
     spec.ack = x->rcv_nxt;
-    packet_free_list(sim_cross(&x->s, 1, packet_make(&spec)));
+    list = sim_cross(&x->s, 1, packet_make(&spec));
+    note_edge(x, list);
+    packet_free_list(list);
     x->s.guest[1].snd_nxt++;
     x->s.guest[0].rcv_nxt++;
 }
@@ -227,7 +204,85 @@ peer_gets(struct search *x, const struct packet *p)
 
 /* The guest. --------------------------------------------------------------- */
 
-/* What the guest sends crosses the path. */
+/* A packet that leaves the guest's host crosses the path. */
+static void
+cross(struct search *x, struct packet *p, unsigned int fate)
+{
+    struct acdc_pkt pkt;
+    struct packet *out;
+
+    if (packet_parse(p, &pkt) && packet_ecn(p) != ACDC_ECN_NOT_ECT
+        && !(tap_random(&x->path_random) % x->marking)) {
+        packet_set_ecn(p, ACDC_ECN_CE);
+    }
+    out = sim_ingress(&x->s, 1, p);
+    for (p = out; p; p = p->next) {
+        if (fate == OLD) {
+            peer_acks(x);
+        } else {
+            peer_gets(x, p);
+        }
+    }
+    packet_free_list(out);
+}
+
+static bool
+wait(struct search *x, struct packet *p, uint64_t due, unsigned int fate,
+     enum waiting_why why)
+{
+    return queue_add(&x->queue, (struct waiting) { p, due, fate, why });
+}
+
+/* It leaves the host. */
+static void
+leave(struct search *x, struct packet *p, unsigned int fate)
+{
+    uint64_t due = x->s.now + x->delay;
+
+    x->arrives = due > x->arrives ? due : x->arrives;
+    if (fate == LOST) {
+        packet_free(p);
+    } else if (x->arrives == x->s.now || !wait(x, p, x->arrives, fate, UNDER_WAY)) {
+        cross(x, p, fate);
+    }
+}
+
+/* What the engine lets pass of the guest's. */
+static void
+pass_on(struct search *x, struct packet *p, enum fate fate)
+{
+    struct packet *kept = p->kept;
+
+    p->kept = NULL;
+    if (kept && !wait(x, kept, p->kept_until, ARRIVES, KEPT)) {
+        acdc_tail_lost(x->s.port[0]);
+        packet_free(kept);
+    }
+    if (!p->release || !wait(x, p, p->release, fate, HELD)) {
+        leave(x, p, fate);
+    }
+}
+
+/* What was to wait until now. */
+static void
+release(struct search *x)
+{
+    struct waiting w;
+
+    while (queue_take(&x->queue, x->s.now, &w)) {
+        if (w.why == KEPT) {
+            host_clock_offset = x->s.clock[0];
+            w.p = host_process(x->s.port[0], ACDC_TAIL, w.p, x->s.now);
+        }
+        if (w.p && w.why == KEPT && w.p->release) {
+            wait(x, w.p, w.p->release, w.fate, KEPT);
+        } else if (w.p) {
+            (w.why == UNDER_WAY ? cross : leave)(x, w.p, w.fate);
+        }
+    }
+}
+
+/* The guest sends. */
 static void
 send(struct search *x, const struct tcp_spec *spec, enum fate fate, bool fragment)
 {
@@ -240,28 +295,12 @@ send(struct search *x, const struct tcp_spec *spec, enum fate fate, bool fragmen
         acdc_put16(ip + 10, (uint16_t) (acdc_get16(ip + 10) + 0x2000));
     }
     list = sim_egress(&x->s, 0, list);
-    while (list && fate != LOST) {
-        struct acdc_pkt pkt;
-        struct packet *out;
-
+    while (list) {
         p = list;
         list = p->next;
         p->next = NULL;
-        if (packet_parse(p, &pkt) && packet_ecn(p) != ACDC_ECN_NOT_ECT
-            && !(tap_random(&x->path_random) % x->marking)) {
-            packet_set_ecn(p, ACDC_ECN_CE);
-        }
-        out = sim_ingress(&x->s, 1, p);
-        for (p = out; p; p = p->next) {
-            if (fate == OLD) {
-                peer_acks(x);
-            } else {
-                peer_gets(x, p);
-            }
-        }
-        packet_free_list(out);
+        pass_on(x, p, fate);
     }
-    packet_free_list(list);
 }
 
 static struct tcp_spec
@@ -301,17 +340,7 @@ segment_size(struct search *x)
 static uint32_t
 has_to(const struct search *x, uint32_t seq)
 {
-    unsigned int i;
-
-    if (is_after(x->rcv_nxt, seq)) {
-        return x->rcv_nxt;
-    }
-    for (i = 0; i < x->n_blocks; i++) {
-        if (!is_after(x->blocks[i].from, seq) && is_after(x->blocks[i].to, seq)) {
-            return x->blocks[i].to;
-        }
-    }
-    return seq;
+    return is_after(x->rcv_nxt, seq) ? x->rcv_nxt : blocks_reach(&x->blocks, seq);
 }
 
 /* All that the peer has not got, up to 'to', but what is held back. */
@@ -363,6 +392,7 @@ pass_time(struct search *x, uint64_t ms)
 {
     for (; ms; ms -= ms < 1000 ? ms : 1000) {
         x->s.now += (ms < 1000 ? ms : 1000) * SIM_MS;
+        release(x);
         acdc_sweep(x->s.acdc[0], x->s.now, 128);
         acdc_sweep(x->s.acdc[1], x->s.now, 128);
     }
@@ -449,7 +479,7 @@ act(struct search *x, enum action what)
 static void
 hear(struct search *x)
 {
-    struct packet *list, *p;
+    struct packet *list;
 
     if (x->unacked) {
         peer_acks(x);
@@ -457,19 +487,21 @@ hear(struct search *x)
     list = sim_ingress(&x->s, 0, x->acks);
     x->acks = NULL;
     x->tail = &x->acks;
-    for (p = list; p; p = p->next) {
-        struct acdc_pkt pkt;
-        uint32_t edge;
-
-        if (packet_parse(p, &pkt)) {
-            edge = acdc_get32(acdc_pkt_tcp(&pkt) + 8)
-                   + ((uint32_t) acdc_pkt_window(&pkt) << x->scale);
-            if (is_after(edge, x->edge)) {
-                x->edge = edge;
-            }
-        }
-    }
+    note_edge(x, list);
     packet_free_list(list);
+}
+
+static void
+half_a_round_trip(struct search *x)
+{
+    static const uint16_t delays_us[] = { 0, 0, 0, 20, 100, 300 };
+    unsigned int i;
+
+    x->delay = delays_us[tap_random(&x->path_random) % 6] * UINT64_C(1000);
+    for (i = 0; i < 8; i++) {
+        x->s.now += SIM_MS / 16;
+        release(x);
+    }
 }
 
 /* A round trip, and perhaps a pause. */
@@ -487,9 +519,9 @@ step(struct search *x)
         }
         act(x, (enum action) i);
     }
-    x->s.now += SIM_MS / 2;
+    half_a_round_trip(x);
     hear(x);
-    x->s.now += SIM_MS / 2;
+    half_a_round_trip(x);
     if (i == PAUSE) {
         pass_time(x, pauses[draw(x, 7)]);
     }
@@ -509,8 +541,13 @@ begin(struct search *x, uint64_t random, uint64_t path, unsigned int marking)
     x->marking = marking;
     params.police = true;
     params.pace = random >> 1 & 1;
+    params.tail_probe = random >> 2 & 1 ? 200 + 300 * (random >> 5 & 7) : 0;
+    params.on_ramp = random >> 3 & 1 ? 1 + 40 * (random >> 8 & 7) : 0;
+    params.plb = random >> 4 & 1;
     sim_init(&x->s, &params, &params);
     acdc_set_holds(x->s.acdc[0]);
+    acdc_set_keeps(x->s.acdc[0]);
+    x->s.clock[1] = (random >> 11 & 15) * 12345678;
     x->s.v6 = random & 1;
     for (i = 0; i < 2; i++) {
         struct acdc_config config;
@@ -529,6 +566,14 @@ begin(struct search *x, uint64_t random, uint64_t path, unsigned int marking)
     x->tail = &x->acks;
 }
 
+static void
+end(struct search *x)
+{
+    packet_free_list(x->acks);
+    queue_clear(&x->queue);
+    sim_done(&x->s);
+}
+
 /* Bytes that an honest guest's peer gets, the mean of some. */
 static uint64_t
 reference(unsigned int marking)
@@ -542,12 +587,12 @@ reference(unsigned int marking)
         x.ecns = 1;
         for (j = 0; j < STEPS; j++) {
             fill(&x, x.edge, ARRIVES);
-            x.s.now += SIM_MS / 2;
+            half_a_round_trip(&x);
             hear(&x);
-            x.s.now += SIM_MS / 2;
+            half_a_round_trip(&x);
         }
         got += x.got;
-        sim_done(&x.s);
+        end(&x);
     }
     return got / N_REFERENCE;
 }
@@ -556,22 +601,15 @@ reference(unsigned int marking)
 static void
 show(const struct search *x)
 {
-    static const char *const counters[] = {
-#define ACDC_COUNTER(SYMBOL, NAME, TEXT) NAME,
-#include "acdc-counters.h"
-#undef ACDC_COUNTER
-    };
     struct acdc_tenant_stats stats;
     unsigned int i;
 
     acdc_tenant_stats_get(x->s.acdc[0], SIM_TENANT, &stats);
-    printf("# ");
     for (i = 0; i < ACDC_N_COUNTERS; i++) {
         if (stats.counters[i]) {
-            printf(" %s %"PRIu64, counters[i], stats.counters[i]);
+            printf("#  %s %"PRIu64"\n", acdc_counter_names[i], stats.counters[i]);
         }
     }
-    printf("\n");
 }
 
 /* The sequence that 'random' is, on a path whose chance is 'path'. */
@@ -598,7 +636,9 @@ run(struct search *x, uint64_t random, uint64_t path, unsigned int marking)
         step(x);
     }
     x->unheard = sim_counter(&x->s, 0, ACDC_C_UNHEARD);
-    packet_free_list(x->acks);
+    x->probes = sim_counter(&x->s, 0, ACDC_C_TAIL_PROBES);
+    x->pauses = sim_counter(&x->s, 0, ACDC_C_ON_RAMP_PAUSES);
+    x->moves = sim_counter(&x->s, 0, ACDC_C_REPATHS);
 }
 
 /* Whether the guest gains nothing.  Of one path of many it may have been luck. */
@@ -612,18 +652,18 @@ try(struct search *x, uint64_t random, unsigned int marking, uint64_t honest)
     run(x, random, random ^ 0x5eed5eed, marking);
     good = x->unheard || (x->beyond <= MSS && x->got <= limit);
     for (i = 0; !good && x->beyond <= MSS && i < N_REFERENCE; i++) {
-        sim_done(&x->s);
+        end(x);
         run(x, random, i, marking);
         got += x->got;
         good = i == N_REFERENCE - 1 && got / N_REFERENCE <= limit;
     }
     if (!good) {
-        printf("# %u beyond, %"PRIu64" bytes, honest %"PRIu64", 1 in %u marked%s: "
-               "%s\n", x->beyond, x->got, honest, marking,
+        printf("# %#x: %u beyond, %"PRIu64" bytes, honest %"PRIu64", 1 in %u marked%s: "
+               "%s\n", (unsigned int) (random & 0xffff), x->beyond, x->got, honest, marking,
                x->hold ? ", held back" : "", x->log);
         show(x);
     }
-    sim_done(&x->s);
+    end(x);
     return good;
 }
 
@@ -634,6 +674,7 @@ main(void)
     unsigned long i, n = sequences ? strtoul(sequences, NULL, 10) : 5000;
     uint64_t honest[N_MARKINGS], seed = tap_seed();
     unsigned long escapes = 0, unheard = 0;
+    uint64_t probes = 0, pauses = 0, moves = 0;
     static struct search x;
 
     for (i = 0; i < N_MARKINGS; i++) {
@@ -645,9 +686,15 @@ main(void)
         escapes += !try(&x, (seed + i) * 2654435761u, markings[i % N_MARKINGS],
                         honest[i % N_MARKINGS]);
         unheard += x.unheard;
+        probes += x.probes;
+        pauses += x.pauses;
+        moves += x.moves;
     }
     is_u64(escapes, 0, "escapes in %lu sequences", i - unheard);
     ok(unheard < i / 4, "besides %lu unheard", unheard);
+    ok(probes > i / 10 && pauses > i / 10 && moves > i / 10,
+       "with %"PRIu64" tail probes, %"PRIu64" pauses, %"PRIu64" changes of path",
+       probes, pauses, moves);
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
     return tap_end();
 }

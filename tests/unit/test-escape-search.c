@@ -2,7 +2,8 @@
 
 /* A guest that tries SYN, SYN-ACK, RST, FIN and silence in any order, some of which its
  * honest peer gets and some not, with police=true.  Whenever the peer has a connection,
- * the guest is to have no more of it than the law's window.
+ * the guest is to have no more of it than the law's window.  What else the tenant's
+ * parameters have is on or off at random.
  *
  * ACDC_TEST_SEQUENCES: how many, 20,000 by default. */
 
@@ -279,8 +280,12 @@ try(struct search *x, uint64_t random)
     x->random = random;
     params.police = true;
     params.pace = random >> 1 & 1;
+    params.tail_probe = random >> 2 & 1 ? 1000 : 0;
+    params.on_ramp = random >> 3 & 1 ? 50 : 0;
+    params.plb = random >> 4 & 1;
     sim_init(&x->s, &params, NULL);
     acdc_set_holds(x->s.acdc[0]);
+    acdc_set_keeps(x->s.acdc[0]);
     sim_remove_acdc(&x->s, 1);
     acdc_config_get(x->s.acdc[0], &config);
     config.idle_timeout = ACDC_IDLE_TIMEOUT_DEFAULT;
