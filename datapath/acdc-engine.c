@@ -98,6 +98,9 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
     struct acdc_ctx ctx ACDC_UNINITIALIZED;
 
     if (!tenant) {
+        if (dir == ACDC_TAIL) {
+            acdc_tail_refuse(pkts, n);
+        }
         return;
     }
     if (ACDC_ONE_A_CALL) {

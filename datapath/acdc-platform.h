@@ -111,6 +111,8 @@ static inline u32 acdc_slot(void) { return raw_smp_processor_id(); }
 typedef atomic_t acdc_count_t;
 #define acdc_count_add(P, V) atomic_add(V, P)
 #define acdc_count_read(P) ((u32) atomic_read(P))
+/* Takes one off, unless it is 0: then false. */
+#define acdc_count_take(P) ((bool) atomic_add_unless(P, -1, 0))
 
 static inline u16 acdc_get16(const void *p) { return get_unaligned_be16(p); }
 static inline u32 acdc_get32(const void *p) { return get_unaligned_be32(p); }
@@ -319,6 +321,17 @@ typedef uint32_t acdc_count_t;
 #define acdc_count_add(P, V) \
     ((void) __atomic_fetch_add(P, (uint32_t) (V), __ATOMIC_RELAXED))
 #define acdc_count_read(P) __atomic_load_n(P, __ATOMIC_RELAXED)
+static inline bool
+acdc_count_take(acdc_count_t *count)
+{
+    uint32_t n = acdc_count_read(count);
+
+    while (n && !__atomic_compare_exchange_n(count, &n, n - 1, true, __ATOMIC_RELAXED,
+                                             __ATOMIC_RELAXED)) {
+        continue;
+    }
+    return n;
+}
 
 /* From and to the byte order of packets. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__

@@ -4,6 +4,7 @@
  * acdc_policy_match() runs on the configuration thread. */
 
 #include "acdc-table.h"
+#include "acdc-tail.h"
 
 const struct acdc_params acdc_params_default = {
 #define ACDC_PARAM(NR, SYMBOL, NAME, KIND, MIN, MAX, DEFAULT, ...) \
@@ -252,6 +253,7 @@ free_port(struct acdc_rcu *rcu)
 {
     struct acdc_port *port = (struct acdc_port *) rcu;
 
+    acdc_tail_unbind(port);
     unref(port->acdc, &port->idx);
     acdc_host_free(port);
 }

@@ -57,11 +57,27 @@ has_room(struct acdc_ctx *ctx)
     return true;
 }
 
+/* What was kept before the port was bound anew is not in its count. */
 static void
 give_back(struct acdc *a, struct acdc_port *port)
 {
-    acdc_count_add(&port->n_tails, -1);
-    acdc_count_add(&a->n_tails, -1);
+    if (acdc_count_take(&port->n_tails)) {
+        acdc_count_add(&a->n_tails, -1);
+    }
+}
+
+void
+acdc_tail_unbind(struct acdc_port *port)
+{
+    acdc_count_add(&port->acdc->n_tails, -(int32_t) acdc_count_read(&port->n_tails));
+}
+
+void
+acdc_tail_refuse(struct acdc_pkt *pkts, unsigned int n)
+{
+    for (; n; n--) {
+        (pkts++)->verdict = ACDC_DROP;
+    }
 }
 
 void

@@ -23,6 +23,12 @@ void acdc_tail_keep(struct acdc_ctx *, struct acdc_flow *,
 /* What was kept and is due, see acdc_pkt.keep_len. */
 void acdc_tail(struct acdc_ctx *, struct acdc_pkt *pkts, unsigned int n);
 
+/* Likewise, of a port that is not bound any more. */
+void acdc_tail_refuse(struct acdc_pkt *pkts, unsigned int n);
+/* The port is about to be freed: the host still keeps something, and will ask nobody,
+ * or a new port of this number. */
+void acdc_tail_unbind(struct acdc_port *);
+
 /* Flow's lock held. */
 static inline void
 acdc_tail_note_sack(struct acdc_flow *f, const struct acdc_pkt *p)

@@ -459,6 +459,41 @@ test_limit(void)
     done(&s, 0);
 }
 
+/* The port is bound anew while something is kept, which nobody asks for, or the new
+ * port: that can keep as much as another. */
+static void
+test_rebind(bool asked)
+{
+    static const char *const name = "vnet7";
+    struct packet *kept[2];
+    unsigned int i;
+    struct sim s;
+
+    begin(&s, &usual);
+    for (i = 0; i < 2; i++) {
+        kept[i] = keep(&s, LAST, MSS, false);
+    }
+    ok(kept[0] && kept[1] && s.acdc[0]->n_tails == 2, "two are kept");
+    acdc_port_unbind(s.acdc[0], SIM_PORT_NO);
+    ok(is_dropped(&s, kept[0]), "the unbound port's is not sent");
+    s.port[0] = acdc_port_bind(s.acdc[0], SIM_PORT_NO, name, SIM_TENANT, SIM_MTU);
+    if (asked) {
+        ok(is_dropped(&s, kept[1]), "nor the new port's");
+    } else {
+        packet_free(kept[1]);
+    }
+    host_quiesce();
+    is_u64(s.acdc[0]->n_tails, 0, "nothing is out");
+    s.guest[0].port++;
+    sim_connect(&s);
+    sim_data(&s, 0, MSS, false);
+    packet_free_list(sim_ack(&s, 1));
+    kept[0] = keep(&s, LAST, MSS, false);
+    ok(kept[0] != NULL, "the new port's connection is probed");
+    packet_free_list(kept[0]);
+    done(&s, 1);
+}
+
 int
 main(void)
 {
@@ -480,6 +515,8 @@ main(void)
     test_fin();
     test_closed();
     test_limit();
+    test_rebind(false);
+    test_rebind(true);
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
     return tap_end();
 }
