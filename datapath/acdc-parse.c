@@ -280,6 +280,72 @@ parse_network(struct acdc_pkt *p, uint32_t *ip_hlen, uint32_t *ip_len)
                                       : parse_ip6(p, ip_hlen, ip_len);
 }
 
+/* Where TCP begins, or goes on, in a fragment that ends at '*end', and which byte of the
+ * whole packet that is; 0 if it has none. */
+static uint32_t
+find_fragment(struct acdc_pkt *p, uint32_t *ofs, uint32_t *end)
+{
+    uint32_t start = p->l4_ofs + 8u;
+    const uint8_t *ip = acdc_pkt_ip(p);
+    const uint8_t *header;
+
+    *ofs = 0;
+    *end = start;
+    if (ip[0] >> 4 == 4) {
+        *ofs = (acdc_get16(ip + 6) & ACDC_IP4_OFFSET) * 8u;
+        *end = p->l3_ofs + (uint32_t) acdc_get16(ip + 2);
+        return ip[9] == ACDC_IPPROTO_TCP ? p->l4_ofs : 0;
+    }
+    if (need(p, start) != ACDC_N_COUNTERS) {
+        return start;
+    }
+    ip = acdc_pkt_ip(p);
+    header = p->data + p->l4_ofs;
+    switch (header[0]) {
+    case ACDC_IPPROTO_TCP:
+        *ofs = acdc_get16(header + 2) & ACDC_IP6_OFFSET;
+        *end = p->l3_ofs + ACDC_IP6_HLEN + (uint32_t) acdc_get16(ip + 4);
+        return start;
+    case ACDC_IPPROTO_HOPOPTS:
+    case ACDC_IPPROTO_ROUTING:
+    case ACDC_IPPROTO_DSTOPTS:
+    case ACDC_IPPROTO_FRAGMENT:
+        /* It may be behind these.  Nobody sends that. */
+        return start;
+    default:
+        return 0;
+    }
+}
+
+bool
+acdc_pkt_hides(struct acdc_pkt *p, uint16_t exid, bool reassembled)
+{
+    uint32_t ofs, end, start = find_fragment(p, &ofs, &end);
+    uint32_t hlen;
+    bool ours;
+
+    if (!start || ofs) {
+        return start && reassembled && ofs < ACDC_TCP_HLEN_MAX;
+    }
+    if (start + ACDC_TCP_HLEN > end || start > 0xffff - ACDC_TCP_HLEN_MAX
+        || need(p, start + ACDC_TCP_HLEN) != ACDC_N_COUNTERS) {
+        return reassembled;
+    }
+    hlen = (p->data[start + 12] >> 4) * 4u;
+    if (hlen < ACDC_TCP_HLEN) {
+        return false;
+    }
+    if (start + hlen > end || need(p, start + hlen) != ACDC_N_COUNTERS) {
+        return reassembled;
+    }
+    p->l4_ofs = (uint16_t) start;
+    p->tcp_hlen = (uint8_t) hlen;
+    acdc_pkt_walk_options(p, exid);
+    ours = acdc_pkt_reserved(p) || (p->opt_flags & ACDC_O_OURS);
+    p->tcp_hlen = 0;
+    return ours;
+}
+
 /* acdc_pkt_is_usual() for IPv6, without extension headers. */
 static inline bool
 is_usual6(const struct acdc_pkt *p)

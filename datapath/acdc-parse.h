@@ -14,6 +14,11 @@
 /* Parses what acdc_pkt_is_usual() does not know. */
 enum acdc_counter acdc_pkt_parse_unusual(struct acdc_pkt *p, uint16_t exid);
 
+/* Whether fragment 'p' of a guest has an option or bits like ours, so that once it is
+ * reassembled they would be believed; or may have them, as part of the TCP header is not
+ * there (RFC 1858), and 'reassembled' says that somebody will. */
+bool acdc_pkt_hides(struct acdc_pkt *p, uint16_t exid, bool reassembled);
+
 /* Has the first 'n' bytes, of which fewer are linear. */
 enum acdc_counter acdc_pkt_need(struct acdc_pkt *p, uint32_t n);
 

@@ -27,6 +27,7 @@ struct acdc {
     uint32_t sweep_hand;        /* Bucket; configuration thread. */
     uint16_t gen;               /* Last acdc_policy.gen; likewise. */
     bool holds, keeps;          /* acdc_set_holds(), acdc_set_keeps(). */
+    bool reassembles;           /* acdc_set_reassembles(). */
     uint32_t n_refs;            /* Ports not yet freed, and 1 until
                                  * acdc_destroy(); 'lock'. */
     acdc_a32 max_flows, idle_timeout_ms, exid, clock_synced;

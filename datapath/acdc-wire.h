@@ -146,7 +146,9 @@ enum acdc_wire_sizes {
     ACDC_MAX_VLANS = 8,             /* Tags: more are refused. */
     ACDC_VID_MASK = 0xfff,
     ACDC_IP4_HLEN = 20,
-    ACDC_IP4_FRAGMENT = 0x3fff,     /* More fragments, and the offset. */
+    ACDC_IP4_FRAGMENT = 0x3fff,     /* More fragments, and the offset ... */
+    ACDC_IP4_OFFSET = 0x1fff,       /* ... in 8 bytes. */
+    ACDC_IP6_OFFSET = 0xfff8,       /* In bytes. */
     ACDC_IP6_HLEN = 40,
     ACDC_IP6_LABEL_MASK = 0xfffff,      /* Flow label, of the first word. */
     ACDC_TCP_HLEN = 20,

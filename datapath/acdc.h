@@ -117,6 +117,9 @@ struct acdc *acdc_create(const struct acdc_config *cfg);
 /* The host heeds ACDC_HOLD, and acdc_pkt.keep_len.  Before there is a port. */
 void acdc_set_holds(struct acdc *);
 void acdc_set_keeps(struct acdc *);
+/* The host may put a guest's fragments together behind the engine, and send them on as one
+ * packet.  Before there is a port. */
+void acdc_set_reassembles(struct acdc *);
 /* Frees everything.  No thread may be inside acdc_process(). */
 void acdc_destroy(struct acdc *);
 /* Takes effect at once; a lower max_flows evicts no active flow.  Returns 0

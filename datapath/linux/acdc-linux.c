@@ -446,6 +446,10 @@ struct acdc_dp *ovs_acdc_dp(struct datapath *dp)
 	}
 	acdc_set_holds(adp->engine);
 	acdc_set_keeps(adp->engine);
+	/* Conntrack does, and do_output() leaves it so if it is no longer than the
+	 * longest fragment was, of which a guest decides by IP options.
+	 */
+	acdc_set_reassembles(adp->engine);
 	mutex_init(&adp->mutex);
 	INIT_DELAYED_WORK(&adp->sweep, acdc_dp_sweep);
 	dp->acdc = adp;

@@ -547,6 +547,89 @@ test_fin_of_report(bool v6, bool corrupt, bool reset)
     sim_done(&s);
 }
 
+/* Bytes 'from' to 'to' of the TCP segment of 'spec', as a fragment of protocol 'next'. */
+static struct packet *
+fragment_of(const struct tcp_spec *spec, uint32_t from, uint32_t to, uint8_t next)
+{
+    struct packet *whole = packet_make(spec), *p;
+    uint32_t headers = ACDC_ETH_HLEN + (spec->v6 ? ACDC_IP6_HLEN : ACDC_IP4_HLEN);
+    uint8_t *ip;
+
+    p = packet_new(headers + (spec->v6 ? 8 : 0) + to - from, 0);
+    memcpy(packet_data(p), packet_data(whole), headers);
+    memcpy(packet_data(p) + p->len - (to - from), packet_data(whole) + headers + from,
+           to - from);
+    packet_free(whole);
+    ip = packet_data(p) + ACDC_ETH_HLEN;
+    if (spec->v6) {
+        acdc_put16(ip + 4, (uint16_t) (8 + to - from));
+        ip[6] = ACDC_IPPROTO_FRAGMENT;
+        ip[40] = next;
+        acdc_put16(ip + 42, (uint16_t) (from | 1));
+    } else {
+        acdc_put16(ip + 2, (uint16_t) (ACDC_IP4_HLEN + to - from));
+        acdc_put16(ip + 6, (uint16_t) (0x2000 | from / 8));
+        ip[9] = next;
+    }
+    return p;
+}
+
+/* What somebody reassembles behind the engine has nothing of ours, either. */
+static void
+test_forged_in_fragments(bool v6, bool reassembles)
+{
+    enum { ENDS = 40, TCP = ACDC_IPPROTO_TCP, UDP = ACDC_IPPROTO_UDP,
+           OPTIONS = ACDC_IPPROTO_DSTOPTS };
+    static const struct {
+        const char *what;
+        uint32_t from, to;
+        bool feedback, v6;
+        uint8_t next, reserved, passes;         /* Not reassembled, and both. */
+    } tries[] = {
+        { "an honest one", 0, ENDS, false, false, TCP, 0, 2 },
+        { "feedback", 0, ENDS, true, false, TCP, 0, 0 },
+        { "the FACK bit", 0, ENDS, false, false, TCP, ACDC_RES_FACK, 0 },
+        { "half of an option", 0, 24, true, false, TCP, 0, 1 },
+        { "half of a header", 0, 16, false, false, TCP, 0, 1 },
+        { "the rest of them", 24, ENDS, true, false, TCP, 0, 1 },
+        { "what is behind any header", 64, 80, true, false, TCP, 0, 2 },
+        { "UDP", 0, 16, false, false, UDP, 0, 2 },
+        { "a header further on", 0, ENDS, true, true, OPTIONS, 0, 1 },
+    };
+    unsigned int i;
+    struct sim s;
+
+    begin(&s, v6);
+    if (reassembles) {
+        acdc_set_reassembles(s.acdc[0]);
+    }
+    sim_connect(&s);
+    for (i = 0; i < sizeof tries / sizeof tries[0]; i++) {
+        struct tcp_spec spec = sim_spec(&s, 0, ACDC_TCP_ACK, 100);
+        struct packet *p, *before;
+
+        if (tries[i].v6 && !v6) {
+            continue;
+        }
+        spec.reserved = tries[i].reserved;
+        if (tries[i].feedback) {
+            opt_feedback(&spec, ACDC_OPT_EXID, 0, 100000);
+        } else {
+            opt_nop(&spec, 12);
+        }
+        p = fragment_of(&spec, tries[i].from, tries[i].to, tries[i].next);
+        before = packet_clone(p);
+        p = sim_egress(&s, 0, p);
+        ok(p ? tries[i].passes > reassembles && packet_same(p, before)
+             : tries[i].passes <= reassembles,
+           "IPv%d, a fragment with %s %s", v6 ? 6 : 4, tries[i].what,
+           p ? "passes" : "does not");
+        packet_free(before);
+        packet_free_list(p);
+    }
+    sim_done(&s);
+}
+
 int
 main(void)
 {
@@ -569,6 +652,8 @@ main(void)
             test_fin_of_report(v6, i & 1, i & 2);
         }
         test_half_closed(v6);
+        test_forged_in_fragments(v6, false);
+        test_forged_in_fragments(v6, true);
     }
     for (v6 = 0; v6 < 2; v6++) {
         test_crossing_with_data(v6);
