@@ -16,7 +16,7 @@ static uint32_t
 gap(const struct acdc_ctx *ctx, const struct acdc_flow_in *in, uint32_t seq,
     uint32_t bytes)
 {
-    uint32_t random = (uint32_t) ((seq ^ ctx->basis) * 0x9e3779b97f4a7c15ull >> 58);
+    uint32_t random = (uint32_t) ((seq ^ ctx->acdc->salt) * 0x9e3779b97f4a7c15ull >> 58);
     uint32_t gain = in->law.slow_start ? ACDC_PACE_GAIN_SLOW_START : ACDC_PACE_GAIN;
     /* in->srtt_us8 * 1000 / 8 nanoseconds, a fifth of gain. */
     uint64_t time = (uint64_t) in->srtt_us8 * (125 * 5) * bytes / ACDC_PACE_NS;

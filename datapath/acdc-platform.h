@@ -435,7 +435,7 @@ void acdc_host_free(void *p);
 struct acdc_flow *acdc_host_alloc_flow(size_t size, bool v6);
 void acdc_host_free_flow(struct acdc_flow *);
 
-/* A random 32-bit seed for the hash, once per engine. */
+/* A random 32-bit seed for hashes, two per engine. */
 uint32_t acdc_host_seed(void);
 
 #endif /* acdc-platform.h */

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 
 #include "acdc-plb.h"
+#include "acdc-table.h"
 
 /* Not known to guests, the same for all packets of a flow; differs with 'n'. */
 static uint32_t
 hash(const struct acdc_ctx *ctx, const struct acdc_flow *f, uint32_t n)
 {
-    uint64_t key = (acdc_flow_addrs(f) ^ f->ports) * ctx->basis;
+    uint64_t key = acdc_flow_addrs(f);
 
-    key = (key ^ key >> 32 ^ n) * 0x9e3779b97f4a7c15ull;
-    return (uint32_t) (key >> 32);
+    if (acdc_flow_is_v6(f)) {
+        /* As they are, not as the table has them. */
+        key = acdc_load64(acdc_flow6(f)->laddr + 8)
+              ^ acdc_hash_mix(acdc_load64(acdc_flow6(f)->raddr + 8));
+    }
+    key = acdc_hash_mix(key ^ ctx->acdc->salt) ^ f->ports;
+    return (uint32_t) (acdc_hash_mix(key ^ (uint64_t) n << 32) >> 32);
 }
 
 static uint32_t

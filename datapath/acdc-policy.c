@@ -56,6 +56,7 @@ acdc_create(const struct acdc_config *cfg)
         acdc_lock_init(&a->lock);
         a->n_refs = 1;
         a->seed = acdc_host_seed();
+        a->salt = acdc_hash_mix(acdc_host_seed()) | 1;
         set_config(a, cfg ? cfg : &def);
     }
     return a;

@@ -22,7 +22,9 @@ struct acdc {
     acdc_lock_t lock;           /* Linking and unlinking flows.  May be held
                                  * while taking a flow's lock, never the other
                                  * way round. */
-    uint32_t seed;
+    uint32_t seed;              /* Of the table.  Nothing that leaves the host depends on
+                                 * it, as who can try 2^32 would know it then. */
+    uint64_t salt;              /* Of what does. */
     uint32_t evict_hand;        /* Bucket; 'lock'. */
     uint32_t sweep_hand;        /* Bucket; configuration thread. */
     uint16_t gen;               /* Last acdc_policy.gen; likewise. */
@@ -356,8 +358,7 @@ acdc_flow_facts(const struct acdc_ctx *ctx, const struct acdc_flow *f,
         .min_rtt_us = acdc_law_min_rtt_us(&in->law),
         .one_segment = params->small_windows && acdc_flow_is_prompt(f)
                        && (f->flags & ACDC_F_SOLICITED),
-        /* Of 'basis' guests know nothing. */
-        .salt = (uint32_t) ((acdc_flow_addrs(f) ^ f->ports) * ctx->basis >> 32),
+        .salt = (uint32_t) ((acdc_flow_addrs(f) ^ f->ports) * ctx->acdc->salt >> 32),
     };
 }
 

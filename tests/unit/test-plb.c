@@ -382,6 +382,45 @@ test_again(void)
     sim_done(&s);
 }
 
+/* What a connection's packets have on its second path, where the table's seed is 'seed'. */
+static void
+seen_of_path(uint32_t seed, bool v6, uint32_t *hash, uint32_t *label)
+{
+    struct packet *p;
+    struct sim s;
+
+    begin(&s, v6, true);
+    acdc_port_unbind(s.acdc[0], SIM_PORT_NO);
+    s.acdc[0]->seed = seed;
+    s.port[0] = acdc_port_bind(s.acdc[0], SIM_PORT_NO, "vnet7", SIM_TENANT, SIM_MTU);
+    s.guest[0].port++;
+    sim_connect(&s);
+    sim_data(&s, 0, MSS, false);
+    packet_free(sim_ack(&s, 1));
+    packet_free_list(send(&s, MSS));
+    s.now += 400 * SIM_MS;
+    s.guest[0].snd_nxt -= MSS;
+    p = send(&s, MSS);
+    is_u64(n_moves(&s), 1, "the connection moved");
+    *hash = p->path;
+    *label = acdc_get32(packet_data(p) + ACDC_ETH_HLEN) & ACDC_IP6_LABEL_MASK;
+    packet_free_list(p);
+    sim_done(&s);
+}
+
+/* Guests see the flow label, others the outer source port: nobody is to learn from them
+ * which bucket of the table a connection is in. */
+static void
+test_secret(bool v6)
+{
+    uint32_t hash[2], label[2];
+
+    seen_of_path(1, v6, &hash[0], &label[0]);
+    seen_of_path(0x98765432, v6, &hash[1], &label[1]);
+    ok(hash[0] && hash[0] == hash[1] && label[0] == label[1],
+       "IPv%d, a path tells nothing of the table's seed", v6 ? 6 : 4);
+}
+
 int
 main(void)
 {
@@ -395,5 +434,7 @@ main(void)
     test_packets(false);
     test_packets(true);
     test_again();
+    test_secret(false);
+    test_secret(true);
     return tap_end();
 }

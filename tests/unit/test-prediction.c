@@ -129,6 +129,7 @@ is_quick(const struct sim *s, const struct packet *wire)
 
     memset(&ctx, 0, sizeof ctx);
     memset(&stats, 0, sizeof stats);
+    ctx.acdc = s->acdc[0];
     ctx.policy = s->port[0]->tenant->policy;
     ctx.slot = &stats;
     ctx.exid = ACDC_OPT_EXID;
