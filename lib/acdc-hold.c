@@ -152,13 +152,15 @@ acdc_hold_keep(struct acdc_netdev *an, struct acdc_hold **hold,
                const struct acdc_pkt *p, long long int now)
 {
     uint64_t leaves = p->verdict == ACDC_HOLD ? p->release : now * 1000;
-    struct acdc_wheel_item item = { NULL, rxq, p->len, ACDC_WHEEL_PROBE };
+    struct acdc_wheel_item item = { NULL, rxq, 0, ACDC_WHEEL_PROBE };
 
     if (OVS_UNLIKELY(!*hold)) {
         *hold = acdc_hold_create(an, now);
     }
     if (*hold && !(*hold)->changed) {
         item.packet = acdc_hold_copy(p);
+        /* Of a packet of many segments it is one. */
+        item.len = item.packet ? dp_packet_size(item.packet) : 0;
     }
     if (!item.packet
         || !acdc_wheel_add((*hold)->wheel, &item,
