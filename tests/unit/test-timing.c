@@ -394,6 +394,57 @@ test_policy(void)
     sim_done(&s);
 }
 
+/* A report and a marked segment that a guest makes up: nothing of them leaves its host,
+ * whatever its tenant has, and whether the connection is known. */
+static void
+test_forged(void)
+{
+    enum { ENFORCE, OBSERVE, DISABLED, NONE, UNKNOWN, N_KINDS };
+    static const char *const names[N_KINDS] = {
+        "enforced", "observed", "disabled", "not controlled", "not known",
+    };
+    int i;
+
+    for (i = 0; i < N_KINDS; i++) {
+        struct acdc_params params = acdc_params_default;
+        struct tcp_spec spec;
+        struct packet *p;
+        struct acdc_pkt pkt;
+        unsigned int j;
+        struct sim s;
+
+        params.on_ramp = 30;
+        sim_init(&s, &params, &params);
+        sim_connect(&s);
+        sim_data(&s, 0, 1000, false);
+        packet_free_list(sim_ack(&s, 1));
+        params.mode = i == OBSERVE ? ACDC_MODE_OBSERVE : ACDC_MODE_ENFORCE;
+        params.enabled = i != DISABLED;
+        params.algorithm = i == NONE ? ACDC_ALG_NONE : ACDC_ALG_DCTCP;
+        sim_policy(&s, 1, &params);
+        s.guest[1].port += i == UNKNOWN;
+        for (j = 0; j < 2; j++) {
+            uint8_t report[ACDC_OPT_REPORT_LEN] = {
+                ACDC_OPT_KIND, ACDC_OPT_REPORT_LEN, 0xac, 0xdc, 0, 0, 0, 99, 0, 1, 2, 3, 4,
+            };
+
+            spec = sim_spec(&s, 1, ACDC_TCP_ACK, 100 * j);
+            opt_raw(&spec, report, sizeof report);
+            spec.reserved = ACDC_RES_FACK;
+            /* The first one of data is marked anyway. */
+            sim_flow(&s, 1)->flags &= ~(uint32_t) ACDC_F_RTT_NEXT;
+            p = sim_egress(&s, 1, packet_make(&spec));
+            packet_parse(p, &pkt);
+            ok(packet_count(p) == 1 && !is_report(p) && !is_marked(p)
+               && !(pkt.opt_flags & ACDC_O_OTHER) && packet_csum_ok(p),
+               "%s: a forged report and mark on %s", names[i], j ? "data" : "an ACK");
+            packet_free_list(p);
+        }
+        is_u64(sim_counter(&s, 1, ACDC_C_FORGED), 2, "counted");
+        sim_done(&s);
+    }
+}
+
 int
 main(void)
 {
@@ -407,6 +458,7 @@ main(void)
     test_train();
     test_facks();
     test_policy();
+    test_forged();
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
     return tap_end();
 }
