@@ -27,6 +27,7 @@ void driver_switch(struct driver *, uint32_t algorithm);
 void driver_clamp(struct driver *);
 uint32_t driver_ack(struct driver *, uint32_t acked, uint32_t delivered,
                     uint32_t ce, uint32_t total, uint32_t rtt_us);
+void driver_report(struct driver *, uint32_t net_rtt_us, uint32_t queue_us);
 uint32_t driver_loss(struct driver *);
 uint32_t driver_undo(struct driver *);
 void driver_sent_again(struct driver *);
@@ -117,10 +118,20 @@ driver_clamp(struct driver *d)
     acdc_law_clamp(&d->law, &d->facts);
 }
 
+/* Of the ACK that comes next: its report of a marked segment. */
+void
+driver_report(struct driver *d, uint32_t net_rtt_us, uint32_t queue_us)
+{
+    d->facts.net_rtt_us = net_rtt_us;
+    d->facts.queue_us = queue_us;
+}
+
 uint32_t
 driver_ack(struct driver *d, uint32_t acked, uint32_t delivered, uint32_t ce,
            uint32_t total, uint32_t rtt_us)
 {
+    uint32_t cut;
+
     if (rtt_us) {
         acdc_law_note_rtt(&d->law, rtt_us);
     }
@@ -132,7 +143,12 @@ driver_ack(struct driver *d, uint32_t acked, uint32_t delivered, uint32_t ce,
     d->facts.total = total;
     d->facts.rtt_us = rtt_us;
     d->facts.min_rtt_us = acdc_law_min_rtt_us(&d->law);
-    return acdc_law_ack(&d->law, &d->facts);
+    cut = acdc_law_ack(&d->law, &d->facts);
+    /* Other events know nothing of these. */
+    d->facts.acked = d->facts.delivered = d->facts.ce = d->facts.total = 0;
+    d->facts.rtt_us = 0;
+    driver_report(d, 0, 0);
+    return cut;
 }
 
 uint32_t

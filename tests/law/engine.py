@@ -87,6 +87,10 @@ class Engine:
         # bool of C in the low byte.
         return bool(self._call("ack", acked, delivered, ce, total, rtt_us))
 
+    def report(self, net_rtt_us: int, queue_us: int) -> None:
+        """Comes with the next ACK."""
+        self._call("report", net_rtt_us, queue_us)
+
     def loss(self) -> bool:
         return bool(self._call("loss"))
 

@@ -41,6 +41,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import isqrt
 
 WINDOW_MAX = 1 << 30
 LARGE_ROUND = 1 << 21
@@ -83,7 +84,7 @@ class Undo:
 
 @dataclass
 class Law:
-    """What dctcp and reno have in common; reno has no alpha: it halves."""
+    """What dctcp and reno have in common; reno has no alpha: it halves.  Swift follows."""
 
     mss: int
     params: Params
@@ -138,7 +139,7 @@ class Law:
         self.wnd = min(max(self.wnd, Fraction(floor)), Fraction(self.cap))
 
     def reduction(self) -> Fraction:
-        if self.algorithm == "reno":
+        if self.algorithm != "dctcp":
             return Fraction(1, 2)
         return self.alpha - self.alpha * self.params.beta / 2
 
@@ -201,19 +202,23 @@ class Law:
             self.cut_end = self.undoes = None
         if self.loss_end is not None and self.delivered > self.loss_end:
             self.loss_end = None
-        if marked and not self.held:
+        congested = self.congested(marked)
+        if congested and not self.held:
             # One mark less than a window after a loss that is still repaired
             # belongs to the same congestion.
             self.cut(True, window)
             if self.loss_end is not None:
                 self.loss_end = window
             return True
-        if marked and self.undoes and self.held:
+        if congested and self.undoes and self.held:
             self.undoes.marked = True
         if acked and not self.held and self.limited(most):
             self.grow(acked)
             self.clamp()
         return False
+
+    def congested(self, marked: int) -> bool:
+        return marked > 0
 
     def limited(self, in_flight: int) -> bool:
         return 2 * in_flight > self.wnd
@@ -227,11 +232,14 @@ class Law:
                 self.slow_start = False
                 self.acked_in_avoidance = 0
         if acked:
-            # One segment for each window of acknowledged bytes (RFC 3465).
-            self.acked_in_avoidance += acked
-            while self.acked_in_avoidance >= self.wnd:
-                self.acked_in_avoidance -= int(self.wnd)
-                self.wnd += self.mss
+            self.avoid(acked)
+
+    def avoid(self, acked: int) -> None:
+        """One segment for each window of acknowledged bytes (RFC 3465)."""
+        self.acked_in_avoidance += acked
+        while self.acked_in_avoidance >= self.wnd:
+            self.acked_in_avoidance -= int(self.wnd)
+            self.wnd += self.mss
 
     def loss(self) -> bool:
         if self.loss_end is not None:
@@ -301,6 +309,75 @@ class Law:
         self.most_in_flight = 64
         self.clamp()
         return self.wnd < before
+
+
+@dataclass
+class Swift(Law):
+    """After Swift (SIGCOMM 2020).
+
+    - The target is what may wait in queues: 25 us, and 100 us by the root of the window in
+      segments, of which no more than 100 count; the root in eighths, the time in
+      microseconds, rounded down.
+    - A report of the network's delay tells what waits; so does, from the fourth on that
+      comes without a report between, a round-trip time, by what it is beyond the least.
+    - Above the target the window shrinks by what waits, as a part of the smoothed round
+      trip, in whole bytes; at most by half, and by half in slow start or if there is a
+      mark or no measurement.  It grows only if what was measured last was not above.
+    """
+
+    srtt: int = 0
+    queue: int | None = None  # Of this ACK, us.
+    above: bool = False
+    unheard: int = 3  # Round-trip times since the last report.
+    min_rtt: int | None = None
+    marked: bool = False  # This ACK.
+
+    def target(self) -> int:
+        segments = min(self.wnd / self.mss, Fraction(100))
+        root = Fraction(isqrt(int(64 * segments)), 8)
+        return 25 + int(100 / root)
+
+    def hear(self, rtt: int, report: int | None) -> None:
+        """Of the next ACK: 0, or its round-trip time; what a report says is in queues."""
+        if rtt:
+            self.min_rtt = min(rtt, self.min_rtt or rtt)
+        self.queue = report
+        if report is not None:
+            self.unheard = 0
+        elif rtt and self.unheard >= 3:
+            assert self.min_rtt
+            self.queue = rtt - self.min_rtt
+        elif rtt:
+            self.unheard += 1
+
+    def congested(self, marked: int) -> bool:
+        self.marked = marked > 0
+        if self.queue is not None:
+            self.above = self.queue > self.target()
+        return self.marked or (self.queue is not None and self.above)
+
+    def ack(self, acked: int, delivered: int, marked: int, total: int) -> bool:
+        cut = super().ack(acked, delivered, marked, total)
+        self.queue = None
+        return cut
+
+    def reduction(self) -> Fraction:
+        half = Fraction(1, 2)
+        if self.queue is None or self.marked or self.slow_start or 2 * self.queue >= self.srtt:
+            return half
+        return Fraction(int(self.wnd * self.queue / self.srtt)) / self.wnd
+
+    def avoid(self, acked: int) -> None:
+        if not self.above:
+            super().avoid(acked)
+
+    def timeout(self) -> None:
+        super().timeout()
+        self.min_rtt = None
+
+    def idle(self) -> bool:
+        self.min_rtt = None
+        return super().idle()
 
 
 @dataclass

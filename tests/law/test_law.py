@@ -54,6 +54,8 @@ def dll(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CDLL]:
 class Pair:
     """Engine and model of one flow, side by side."""
 
+    MODEL = Law
+
     def __init__(
         self,
         dll: CDLL,
@@ -63,12 +65,14 @@ class Pair:
         isn: int = 0xFFFF0000,
         salt: int = 0,
     ) -> None:
-        self.exact = algorithm == "reno"
+        self.exact = algorithm != "dctcp"
         self.mss = mss
         self.engine = Engine(dll)
-        self.model = Law(mss, params, isn, isn, algorithm, salt=salt)
+        self.model = self.MODEL(mss, params, isn, isn, algorithm, salt=salt)
         self.engine.salt(salt)
         self.now = 0xFFFFF000
+        self.srtt_us = 1000
+        self.rtt_us = 0  # Of the next ACK.
         self.cuts = self.reductions = 0
         self.growths = self.undone = 0
         self._policy(params)
@@ -87,7 +91,7 @@ class Pair:
         )
 
     def _env(self) -> None:
-        self.engine.env(self.mss, self.model.una, self.model.nxt, self.now, 1000)
+        self.engine.env(self.mss, self.model.una, self.model.nxt, self.now, self.srtt_us)
 
     def alpha_error(self) -> Fraction:
         gain = self.model.params.gain
@@ -138,8 +142,8 @@ class Pair:
         delivered = acked if delivered is None else delivered
         before = model.wnd
         was_held = model.held and model.delivered + delivered <= (model.cut_end or 0)
-        self.engine.env(self.mss, model.una + acked, model.nxt, self.now, 1000)
-        engine_cut = self.engine.ack(acked, marked, total, delivered=delivered)
+        self.engine.env(self.mss, model.una + acked, model.nxt, self.now, self.srtt_us)
+        engine_cut = self.engine.ack(acked, marked, total, self.rtt_us, delivered)
         model.alpha_bits = self.engine.alpha
         cut = model.ack(acked, delivered, marked, total)
         assert engine_cut == cut
