@@ -365,11 +365,7 @@ class Agent:
         # Not the local one again: what came now would wait for connect() and the next event.
         for idl in (self.centre, self.southbound):
             if idl is not None:
-                try:
-                    idl.run()
-                except OSError as error:  # A handshake with a server that goes away.
-                    self.say(f"{idl.session_name()}: {error}")
-                    idl.force_reconnect()
+                idl.run()
         idls = [idl for idl in (self.local, self.centre, self.southbound) if idl is not None]
         if self.transaction is not None:
             self.commit()

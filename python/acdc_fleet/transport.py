@@ -60,10 +60,7 @@ def call(remotes: str, method: str, *params: Any, timeout: int = 3000) -> Any:  
     said = []
     for address in addresses:
         deadline = msec() + timeout
-        try:
-            error, stream = Stream.open_block(Stream.open(address), timeout)
-        except OSError as failed:  # A handshake with a server that goes away.
-            error, stream = failed.errno or -1, None
+        error, stream = Stream.open_block(Stream.open(address), timeout)
         if error:
             said.append(f"{address}: {os.strerror(error) if error > 0 else 'closed'}")
             continue
