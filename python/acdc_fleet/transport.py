@@ -4,18 +4,33 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from typing import Any
 
 from ovs.jsonrpc import Connection, Message
 from ovs.poller import Poller
-from ovs.stream import Stream
+from ovs.stream import SSLStream, Stream
 from ovs.timeval import msec
 
 
 class Failure(Exception):
     """What the operator is told."""
+
+
+class TlsStream(SSLStream):  # type: ignore[misc]
+    def connect(self) -> int:
+        """Python's ssl raises ENOTCONN if the server goes away in the middle of the handshake,
+        which Open vSwitch's lets through."""
+        try:
+            error: int = super().connect()
+        except OSError as failed:
+            error = failed.errno or errno.EPIPE
+        return error
+
+
+Stream.register_method("ssl", TlsStream)
 
 
 def use_keys(private_key: str | None, certificate: str | None, ca_cert: str | None) -> None:
