@@ -19,7 +19,7 @@ class Failure(Exception):
     """What the operator is told."""
 
 
-class TlsStream(SSLStream):  # type: ignore[misc]
+class TlsStream(SSLStream):
     def connect(self) -> int:
         """Python's ssl raises ENOTCONN if the server goes away in the middle of the handshake,
         which Open vSwitch's lets through."""
