@@ -216,7 +216,8 @@ def test_connections_that_a_module_has_forgotten(lab: Any, side: str) -> None:
     before, after = (result["reload"][when] for when in ("before", "after"))
     # Without marks and windows the queue would be the whole buffer, 1,600 us.
     assert after["rtt_us"]["p99"] == pytest.approx(before["rtt_us"]["p99"], rel=0.1)
-    assert after["jain"] == pytest.approx(before["jain"], abs=0.01)
+    # Before it, two flows have just begun.
+    assert after["jain"] >= before["jain"] - 0.01
     assert after["goodput_mbps"] == pytest.approx(before["goodput_mbps"], rel=0.02)
 
 
