@@ -29,7 +29,12 @@ LONG = () if os.environ.get("ACDC_TEST_ALL") else ("receiver", "retransmissions"
 
 def traced(folder: Path) -> dict[str, Any]:
     """The connection of s1."""
-    captures: list[str | Path] = ["--guest", folder / "s1.pcap", "--wire", folder / "t-left-core.pcap"]
+    captures: list[str | Path] = [
+        "--guest",
+        folder / "s1.pcap",
+        "--wire",
+        folder / "t-left-core.pcap",
+    ]
     done = subprocess.run(
         [TRACE, "--json", "--summary", *captures], capture_output=True, text=True, check=True
     )
