@@ -140,14 +140,14 @@ void
 half_held(struct tap *tap, int end, uint32_t end_seq, uint64_t now)
 {
     struct half *h = &tap->half[end];
-    const struct sent *first = h->sent + h->sent_first, *s = first + h->sent_n;
+    unsigned int n = h->sent_first + h->sent_n, i = n;
 
-    while (s > first && !seq_after(end_seq, s[-1].end)) {
-        s--;
+    while (i > h->sent_first && !seq_after(end_seq, h->sent[i - 1].end)) {
+        i--;
     }
-    if (s < first + h->sent_n && !s->again && now >= s->time) {
-        add_held(&h->total, now - s->time);
-        add_held(&h->round.sums, now - s->time);
+    if (i < n && !h->sent[i].again && now >= h->sent[i].time) {
+        add_held(&h->total, now - h->sent[i].time);
+        add_held(&h->round.sums, now - h->sent[i].time);
     }
 }
 
