@@ -40,6 +40,9 @@ DEFAULTS = {
     "spread_cuts": False,
     "small_windows": False,
     "pace": False,
+    "tail_probe": 0,
+    "plb": False,
+    "on_ramp": 0,
 }
 MACS = {"vnet0": "02:00:00:00:00:10", "vnet1": "02:00:00:00:00:11"}
 OPTIONS: list[Option] = [("MSS", 1460), ("WScale", 7)]
