@@ -56,6 +56,7 @@ def params() -> bytes:
     return b"".join(
         [attr(i, word) for i, word in enumerate(words, 1)]
         + [attr(i, value, 1) for i, value in enumerate((3, 0, 0, 1, 0, 1, 0, 0, 0, 0), 6)]
+        + [attr(16, 2000), attr(17, 1, 1), attr(18, 30)]
     )
 
 
@@ -65,8 +66,10 @@ def rule() -> bytes:
     return attr(1, 7) + attr(2 | NESTED, params()) + remote + ports
 
 
+CLOCK_SYNCED = 20
 REQUESTS = [
-    (CONFIG_SET, attr(MAX_FLOWS, 1000) + attr(IDLE_TIMEOUT, 100) + attr(EXID, 0xACDC, 2)),
+    (CONFIG_SET, attr(MAX_FLOWS, 1000) + attr(IDLE_TIMEOUT, 100) + attr(EXID, 0xACDC, 2)
+     + attr(CLOCK_SYNCED, 1, 1)),
     (CONFIG_GET, b""),
     (TENANT_SET, attr(TENANT, b"red\0") + attr(PARAMS | NESTED, params())),
     (
