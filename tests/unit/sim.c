@@ -314,11 +314,17 @@ sim_connect_as(struct sim *s, const struct acdc_params *params)
     sim_connect(s);
 }
 
+struct packet *
+sim_on_wire(struct sim *s, int side, uint32_t n)
+{
+    struct tcp_spec spec = sim_spec(s, side, ACDC_TCP_ACK, n);
+
+    s->guest[side].snd_nxt += n;
+    return sim_egress(s, side, packet_make(&spec));
+}
+
 void
 sim_lose_data(struct sim *s, uint32_t n)
 {
-    struct tcp_spec spec = sim_spec(s, 0, ACDC_TCP_ACK, n);
-
-    packet_free_list(sim_egress(s, 0, packet_make(&spec)));
-    s->guest[0].snd_nxt += n;
+    packet_free_list(sim_on_wire(s, 0, n));
 }

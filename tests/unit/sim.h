@@ -95,6 +95,9 @@ void sim_connect_as(struct sim *, const struct acdc_params *);
 /* Guest 0 fills the window, guest 1 acknowledges all, one of 'mark_every' segments
  * marked (0: none).  Returns the segments sent. */
 unsigned int sim_round_trip(struct sim *, unsigned int mark_every);
+/* Guest 'side' sends 'n' bytes, of 0 an ACK: what goes on the wire, first what was
+ * injected. */
+struct packet *sim_on_wire(struct sim *, int side, uint32_t n);
 /* Guest 0 sends 'n' bytes that the network loses. */
 void sim_lose_data(struct sim *, uint32_t n);
 

@@ -29,19 +29,14 @@ begin(struct sim *s, enum acdc_algorithm algorithm, bool holds)
 static uint64_t
 round_trip_after(struct sim *s, uint64_t there, uint32_t effect, uint32_t back)
 {
-    struct tcp_spec spec = sim_spec(s, 0, ACDC_TCP_ACK, MSS);
-    struct packet *p;
-    uint64_t held;
+    struct packet *p = sim_on_wire(s, 0, MSS);
+    uint64_t held = p->release ? p->release - s->now : 0;
 
-    s->guest[0].snd_nxt += MSS;
-    p = sim_egress(s, 0, packet_make(&spec));
-    held = p->release ? p->release - s->now : 0;
     p->release = 0;
     s->now += held + there * US - held * effect / 100;
     packet_free_list(sim_ingress(s, 1, p));
     s->guest[1].rcv_nxt = s->guest[0].snd_nxt;
-    spec = sim_spec(s, 1, ACDC_TCP_ACK, 0);
-    p = sim_egress(s, 1, packet_make(&spec));
+    p = sim_on_wire(s, 1, 0);
     s->now += (uint64_t) back * US;
     packet_free_list(sim_ingress(s, 0, p));
     return held / US;

@@ -35,20 +35,10 @@ begin(struct sim *s, bool holds)
     }
 }
 
-/* Guest 0 sends 'n' bytes; what goes on the wire, first what was injected. */
-static struct packet *
-send(struct sim *s, uint32_t n)
-{
-    struct tcp_spec spec = sim_spec(s, 0, ACDC_TCP_ACK, n);
-
-    s->guest[0].snd_nxt += n;
-    return sim_egress(s, 0, packet_make(&spec));
-}
-
 static uint64_t
 release_of(struct sim *s, uint32_t n)
 {
-    struct packet *p = send(s, n);
+    struct packet *p = sim_on_wire(s, 0, n);
     uint64_t release = p->release;
 
     packet_free_list(p);
@@ -174,7 +164,7 @@ flow(struct sim *s, bool held)
 
     s->guest[1].rcv_nxt = una;
     for (i = 0; i < N; i++) {
-        struct packet *p = send(s, MSS);
+        struct packet *p = sim_on_wire(s, 0, MSS);
 
         left[i] = p->release ? p->release : s->now;
         packet_free_list(sim_ingress(s, 1, p));
@@ -226,7 +216,7 @@ test_feedback(void)
         struct packet *list;
 
         sim_data(&s, 1, MSS, i & 1);
-        list = send(&s, MSS / 2);
+        list = sim_on_wire(&s, 0, MSS / 2);
         for (p = list; p; p = p->next) {
             if (packet_is_fack(p)) {
                 facks++;
@@ -325,7 +315,7 @@ resume(struct sim *s, int side)
     acdc_flush(s->acdc[side], NULL, NULL);
     host_quiesce();
     for (i = 0; i < 4; i++) {
-        struct packet *list = send(s, MSS), *p;
+        struct packet *list = sim_on_wire(s, 0, MSS), *p;
 
         for (p = list; p; p = p->next) {
             n += p->release && packet_is_fack(p);

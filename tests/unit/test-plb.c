@@ -22,16 +22,6 @@ begin(struct sim *s, bool v6, bool plb)
     sim_connect(s);
 }
 
-/* Guest 0 sends 'n' bytes; what goes on the wire. */
-static struct packet *
-send(struct sim *s, uint32_t n)
-{
-    struct tcp_spec spec = sim_spec(s, 0, ACDC_TCP_ACK, n);
-
-    s->guest[0].snd_nxt += n;
-    return sim_egress(s, 0, packet_make(&spec));
-}
-
 /* 'n' segments are acknowledged one by one, of which one of 'mark_every' is marked, and
  * there is always one more in flight, '*on_way', to be freed: a round is over with
  * every other ACK. */
@@ -42,10 +32,10 @@ keep_sending(struct sim *s, unsigned int n, unsigned int mark_every,
     unsigned int i;
 
     if (!*on_way) {
-        *on_way = send(s, MSS);
+        *on_way = sim_on_wire(s, 0, MSS);
     }
     for (i = 0; i < n; i++) {
-        struct packet *next = send(s, MSS);
+        struct packet *next = sim_on_wire(s, 0, MSS);
 
         if (i % mark_every == 0) {
             packet_set_ecn(*on_way, ACDC_ECN_CE);
@@ -146,7 +136,7 @@ test_off(void)
     ok(sim_info_of(&s, 0).path > 0, "a connection that goes on follows the policy");
     sim_policy(&s, 0, &acdc_params_default);
     is_u64(sim_info_of(&s, 0).path, 0, "both ways");
-    p = send(&s, MSS);
+    p = sim_on_wire(&s, 0, MSS);
     is_u64(p->path, 0, "with its next packet");
     packet_free_list(p);
     sim_done(&s);
@@ -165,7 +155,7 @@ time_out(struct sim *s, bool lost)
     }
     s->now += 50 * SIM_MS;
     s->guest[0].snd_nxt -= MSS;
-    p = send(s, MSS);
+    p = sim_on_wire(s, 0, MSS);
     ok(p->path != 0, "what is sent again goes by another path");
     packet_free_list(sim_ingress(s, 1, p));
     s->guest[1].rcv_nxt = s->guest[0].snd_nxt;
@@ -325,8 +315,8 @@ test_packets(bool v6)
         /* Data of guest 1, so that there is a report, which does not fit. */
         sim_data(&s[0], 1, 3 * MSS, false);
         sim_data(&s[1], 1, 3 * MSS, false);
-        plain = p = send(&s[0], i % 2 ? MSS : 0);
-        moved = q = send(&s[1], i % 2 ? MSS : 0);
+        plain = p = sim_on_wire(&s[0], 0, i % 2 ? MSS : 0);
+        moved = q = sim_on_wire(&s[1], 0, i % 2 ? MSS : 0);
         facks += packet_count(q) == 2;
         differ += packet_count(p) != packet_count(q);
         for (; p && q; p = p->next, q = q->next) {
@@ -397,10 +387,10 @@ seen_of_path(uint32_t seed, bool v6, uint32_t *hash, uint32_t *label)
     sim_connect(&s);
     sim_data(&s, 0, MSS, false);
     packet_free(sim_ack(&s, 1));
-    packet_free_list(send(&s, MSS));
+    packet_free_list(sim_on_wire(&s, 0, MSS));
     s.now += 400 * SIM_MS;
     s.guest[0].snd_nxt -= MSS;
-    p = send(&s, MSS);
+    p = sim_on_wire(&s, 0, MSS);
     is_u64(n_moves(&s), 1, "the connection moved");
     *hash = p->path;
     *label = acdc_get32(packet_data(p) + ACDC_ETH_HLEN) & ACDC_IP6_LABEL_MASK;

@@ -38,19 +38,13 @@ round_trip(struct sim *s, uint32_t there, uint32_t back)
 
     n = n < MOST ? n : MOST;
     for (i = 0; i < n; i++) {
-        struct tcp_spec spec = sim_spec(s, 0, ACDC_TCP_ACK, MSS);
-
-        s->guest[0].snd_nxt += MSS;
-        data[i] = sim_egress(s, 0, packet_make(&spec));
+        data[i] = sim_on_wire(s, 0, MSS);
     }
     s->now += (uint64_t) (WAY + there) * US;
     for (i = 0; i < n; i++) {
-        struct tcp_spec spec;
-
         packet_free_list(sim_ingress(s, 1, data[i]));
         s->guest[1].rcv_nxt += MSS;
-        spec = sim_spec(s, 1, ACDC_TCP_ACK, 0);
-        acks[i] = sim_egress(s, 1, packet_make(&spec));
+        acks[i] = sim_on_wire(s, 1, 0);
     }
     s->now += (uint64_t) (WAY + back) * US;
     for (i = 0; i < n; i++) {

@@ -44,36 +44,18 @@ is_report(const struct packet *p)
     return packet_parse(p, &pkt) && (pkt.opt_flags & ACDC_O_REPORT);
 }
 
-/* 'side' sends 'n' bytes, which are on the wire. */
-static struct packet *
-send(struct sim *s, int side, uint32_t n)
-{
-    struct tcp_spec spec = sim_spec(s, side, ACDC_TCP_ACK, n);
-
-    s->guest[side].snd_nxt += n;
-    return sim_egress(s, side, packet_make(&spec));
-}
-
-static struct packet *
-ack_on_wire(struct sim *s, int side)
-{
-    struct tcp_spec spec = sim_spec(s, side, ACDC_TCP_ACK, 0);
-
-    return sim_egress(s, side, packet_make(&spec));
-}
-
 /* A segment takes 'there' us, stays with guest 1 for 'guest' us, and its ACK takes
  * 'back' us. */
 static void
 round_trip(struct sim *s, uint32_t there, uint32_t guest, uint32_t back)
 {
-    struct packet *p = send(s, 0, MSS);
+    struct packet *p = sim_on_wire(s, 0, MSS);
 
     s->now += (uint64_t) there * US;
     packet_free_list(sim_ingress(s, 1, p));
     s->guest[1].rcv_nxt = s->guest[0].snd_nxt;
     s->now += (uint64_t) guest * US;
-    p = ack_on_wire(s, 1);
+    p = sim_on_wire(s, 1, 0);
     s->now += (uint64_t) back * US;
     packet_free_list(sim_ingress(s, 0, p));
 }
@@ -151,7 +133,7 @@ test_marks(void)
     begin(&s, true, true);
     round_trip(&s, 10, 0, 10);
     for (i = 0; i < 5; i++) {
-        p = send(&s, 0, MSS);
+        p = sim_on_wire(&s, 0, MSS);
         marked += is_marked(p);
         p = sim_ingress(&s, 1, p);
         n += is_marked(p) || !packet_csum_ok(p);
@@ -160,12 +142,12 @@ test_marks(void)
     s.guest[1].rcv_nxt = s.guest[0].snd_nxt;
     is_u64(marked, 1, "one segment of a window is marked");
     is_u64(n, 0, "which the far guest does not see");
-    p = ack_on_wire(&s, 1);
+    p = sim_on_wire(&s, 1, 0);
     ok(is_report(p) && packet_csum_ok(p), "its next ACK has a report");
     p = sim_ingress(&s, 0, p);
     ok(!packet_is_ours(p) && packet_csum_ok(p), "the guest gets an ACK");
     packet_free_list(p);
-    p = ack_on_wire(&s, 1);
+    p = sim_on_wire(&s, 1, 0);
     ok(!is_report(p), "the one after that has none");
     packet_free_list(p);
     is_u64(sim_counter(&s, 0, ACDC_C_REPORTS_IGNORED), 0, "none was ignored");
@@ -277,9 +259,9 @@ test_reports(void)
     begin(&s, true, true);
     round_trip(&s, 20, 100, 20);
     round_trip(&s, 20, 100, 20);
-    packet_free_list(sim_ingress(&s, 1, send(&s, 0, MSS)));
+    packet_free_list(sim_ingress(&s, 1, sim_on_wire(&s, 0, MSS)));
     s.guest[1].rcv_nxt = s.guest[0].snd_nxt;
-    p = ack_on_wire(&s, 1);
+    p = sim_on_wire(&s, 1, 0);
     again = packet_clone(p);
     s.now += 40 * US;
     packet_free_list(sim_ingress(&s, 0, p));
@@ -287,14 +269,14 @@ test_reports(void)
     packet_free_list(sim_ingress(&s, 0, packet_clone(again)));
     is_u64(sim_counter(&s, 0, ACDC_C_REPORTS_IGNORED), 1, "a replayed report is ignored");
     is_u64(facts(&s).net_rtt_us, 40, "and says nothing");
-    packet_free_list(sim_ingress(&s, 1, send(&s, 0, MSS)));
+    packet_free_list(sim_ingress(&s, 1, sim_on_wire(&s, 0, MSS)));
     packet_free_list(sim_ingress(&s, 0, again));
     is_u64(sim_counter(&s, 0, ACDC_C_REPORTS_IGNORED), 2,
            "so is one of another segment");
 
     /* Longer ago than it was sent. */
     s.guest[1].rcv_nxt = s.guest[0].snd_nxt;
-    p = ack_on_wire(&s, 1);
+    p = sim_on_wire(&s, 1, 0);
     opt = packet_data(p) + p->l3_ofs + 14 + 20 + 20;
     ok(is_report(p), "the right one");
     opt[14] = 0x7f;
@@ -316,8 +298,8 @@ test_train(void)
 
     begin(&s, true, true);
     round_trip(&s, 20, 100, 20);
-    p[0] = send(&s, 0, MSS);
-    p[1] = send(&s, 0, MSS);
+    p[0] = sim_on_wire(&s, 0, MSS);
+    p[1] = sim_on_wire(&s, 0, MSS);
     ok(is_marked(p[0]) && !is_marked(p[1]), "the first of two is marked");
     packet_data(p[1])[14 + 20 + 12] |= ACDC_RES_FACK;
     for (i = 0; i < 2; i++) {
@@ -326,7 +308,7 @@ test_train(void)
     }
     s.guest[1].rcv_nxt = s.guest[0].snd_nxt;
     s.now += 5 * US;
-    packet_free_list(sim_ingress(&s, 0, ack_on_wire(&s, 1)));
+    packet_free_list(sim_ingress(&s, 0, sim_on_wire(&s, 1, 0)));
     is_u64(facts(&s).net_rtt_us, 20, "the first one's time is reported");
     sim_done(&s);
 }
@@ -342,7 +324,7 @@ test_facks(void)
 
     begin(&s, true, true);
     round_trip(&s, 20, 100, 20);
-    packet_free_list(sim_ingress(&s, 1, send(&s, 0, MSS)));
+    packet_free_list(sim_ingress(&s, 1, sim_on_wire(&s, 0, MSS)));
     s.guest[1].rcv_nxt = s.guest[0].snd_nxt;
     spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
     opt_nop(&spec, 2);
@@ -354,17 +336,17 @@ test_facks(void)
     packet_free_list(sim_ingress(&s, 0, p));
     is_u64(facts(&s).net_rtt_us, 40, "which is taken");
 
-    packet_free_list(sim_ingress(&s, 1, send(&s, 0, MSS)));
+    packet_free_list(sim_ingress(&s, 1, sim_on_wire(&s, 0, MSS)));
     s.guest[1].rcv_nxt = s.guest[0].snd_nxt;
-    p = send(&s, 1, MSS);
+    p = sim_on_wire(&s, 1, MSS);
     ok(packet_count(p) == 2 && packet_is_fack(p) && is_report(p),
        "nor has a full segment");
     packet_free_list(sim_ingress(&s, 0, p));
     s.guest[0].rcv_nxt = s.guest[1].snd_nxt;
     packet_free_list(sim_ack(&s, 0));
-    packet_free_list(sim_ingress(&s, 1, send(&s, 0, MSS)));
+    packet_free_list(sim_ingress(&s, 1, sim_on_wire(&s, 0, MSS)));
     s.guest[1].rcv_nxt = s.guest[0].snd_nxt;
-    p = send(&s, 1, 100);
+    p = sim_on_wire(&s, 1, 100);
     ok(packet_count(p) == 1 && is_report(p) && packet_csum_ok(p),
        "a short one has it");
     p = sim_ingress(&s, 0, p);
