@@ -60,15 +60,18 @@ acdc_sweep(struct acdc *a, uint64_t now, uint32_t budget)
 {
     struct acdc_table *t = acdc_ptr_load(&a->table);
     uint32_t now_ms = (uint32_t) acdc_div64(now, 1000000);
+    bool ahead;
 
     if (!t) {
         return true;
     }
+    /* Where most buckets are empty it takes longer than what it saves. */
+    ahead = acdc_count_read(&a->n_flows) > t->mask / 16;
     for (; budget; budget--) {
         struct acdc_flow *f, *next;
 
         f = acdc_link_load(&t->buckets[a->sweep_hand]);
-        if (f) {
+        if (ahead) {
             acdc_table_prefetch(t, a->sweep_hand);
         }
         for (; f; f = next) {
