@@ -602,7 +602,7 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     if (!track_data(ctx, f, params, p)) {
         return;
     }
-    if (acdc_unlikely(params->pace) && ctx->acdc->holds
+    if (acdc_unlikely(params->pace) && (ctx->acdc->host & ACDC_HOST_HOLDS)
         && acdc_pkt_end(p) != p->seq && acdc_flow_enforced(f, params)) {
         acdc_flow_pace(ctx, f, p);
     }
@@ -621,7 +621,7 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     if (f->flags & ACDC_F_CAPABLE) {
         dress(ctx, f, params, p);
         if (acdc_unlikely(params->tail_probe) && p->payload
-            && ctx->acdc->keeps) {
+            && (ctx->acdc->host & ACDC_HOST_KEEPS)) {
             acdc_tail_keep(ctx, f, params, p, last);
         }
     }

@@ -51,19 +51,13 @@ parse_checked(struct acdc_pkt *p, uint16_t exid)
     return is_tcp;
 }
 
-void
-acdc_set_reassembles(struct acdc *a)
-{
-    a->reassembles = true;
-}
-
 /* What is not understood, for 'p->reason', and may be TCP: a guest's is dropped if
  * somebody else may understand it. */
 static ACDC_NOINLINE void
 leave(struct acdc_ctx *ctx, struct acdc_pkt *p, enum acdc_dir dir)
 {
     if (dir == ACDC_EGRESS && p->reason == ACDC_C_UNTOUCHED_FRAGMENT
-        && acdc_pkt_hides(p, ctx->exid, ctx->acdc->reassembles)) {
+        && acdc_pkt_hides(p, ctx->exid, ctx->acdc->host & ACDC_HOST_REASSEMBLES)) {
         p->reason = ACDC_C_REFUSED;
     }
     if (dir == ACDC_EGRESS && (p->reason == ACDC_C_REFUSED

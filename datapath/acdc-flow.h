@@ -319,7 +319,6 @@ struct acdc_flow_more {
     struct acdc_on_ramp on_ramp;
     uint32_t reserved[1];
 };
-ACDC_STATIC_ASSERT(sizeof(struct acdc_flow_more) == 64);
 
 /* Bytes, with all parts. */
 static inline size_t

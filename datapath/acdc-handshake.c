@@ -342,7 +342,6 @@ restart(struct acdc_ctx *ctx, struct acdc_flow *f)
     f->policy_gen = 0;
     f->active = (uint16_t) ctx->now_ms;
     memset(&in->law, 0, sizeof in->law);
-    in->has_more = false;
     acdc_flow_set_state(ctx, f,
                         ctx->dir == ACDC_EGRESS ? ACDC_FLOW_SYN_SENT
                                                 : ACDC_FLOW_SYN_RECEIVED);

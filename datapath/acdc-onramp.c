@@ -33,7 +33,7 @@ acdc_on_ramp(struct acdc_ctx *ctx, struct acdc_flow *f,
     struct acdc_flow_in *in = acdc_flow_in(f);
     uint32_t pause;
 
-    if (!ctx->acdc->holds) {
+    if (!(ctx->acdc->host & ACDC_HOST_HOLDS)) {
         return;
     }
     if (!r->held) {

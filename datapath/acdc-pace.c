@@ -4,12 +4,6 @@
 #include "acdc-onramp.h"
 #include "acdc-timing.h"
 
-void
-acdc_set_holds(struct acdc *a)
-{
-    a->holds = true;
-}
-
 /* In ACDC_PACE_NS: so long what follows 'bytes' waits, an eighth more or less at
  * random, as flows of the same pace would else meet in the same order each time. */
 static uint32_t

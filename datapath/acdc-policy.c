@@ -63,6 +63,12 @@ acdc_create(const struct acdc_config *cfg)
 }
 
 void
+acdc_set_host(struct acdc *a, unsigned int does)
+{
+    a->host = (uint8_t) does;
+}
+
+void
 acdc_config_get(const struct acdc *a, struct acdc_config *c)
 {
     c->max_flows = acdc_a32_read(&a->max_flows);

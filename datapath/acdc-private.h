@@ -28,8 +28,7 @@ struct acdc {
     uint32_t evict_hand;        /* Bucket; 'lock'. */
     uint32_t sweep_hand;        /* Bucket; configuration thread. */
     uint16_t gen;               /* Last acdc_policy.gen; likewise. */
-    bool holds, keeps;          /* acdc_set_holds(), acdc_set_keeps(). */
-    bool reassembles;           /* acdc_set_reassembles(). */
+    uint8_t host;               /* ACDC_HOST_*. */
     uint32_t n_refs;            /* Ports not yet freed, and 1 until
                                  * acdc_destroy(); 'lock'. */
     acdc_a32 max_flows, idle_timeout_ms, exid, clock_synced;
@@ -340,6 +339,13 @@ acdc_flow_ack_number(const struct acdc_flow *f, const struct acdc_pkt *p)
     return seq_before(p->seq + p->payload, f->snd_nxt) ? f->snd_nxt : p->seq;
 }
 
+/* A number of the flow's own, of which nobody outside of this host knows anything. */
+static inline uint64_t
+acdc_flow_secret(const struct acdc_ctx *ctx, const struct acdc_flow *f)
+{
+    return (acdc_flow_addrs(f) ^ f->ports) * ctx->acdc->salt;
+}
+
 /* What the law gets to know of an event that is no ACK. */
 static inline void
 acdc_flow_facts(const struct acdc_ctx *ctx, const struct acdc_flow *f,
@@ -358,7 +364,7 @@ acdc_flow_facts(const struct acdc_ctx *ctx, const struct acdc_flow *f,
         .min_rtt_us = acdc_law_min_rtt_us(&in->law),
         .one_segment = params->small_windows && acdc_flow_is_prompt(f)
                        && (f->flags & ACDC_F_SOLICITED),
-        .salt = (uint32_t) ((acdc_flow_addrs(f) ^ f->ports) * ctx->acdc->salt >> 32),
+        .salt = (uint32_t) (acdc_flow_secret(ctx, f) >> 32),
     };
 }
 

@@ -19,7 +19,7 @@
 static uint16_t
 question_number(const struct acdc_ctx *ctx, const struct acdc_flow *f)
 {
-    return (uint16_t) ((acdc_flow_addrs(f) ^ f->ports) * ctx->acdc->salt >> 48);
+    return (uint16_t) (acdc_flow_secret(ctx, f) >> 48);
 }
 
 /* Where one end has forgotten. ---------------------------------------------- */

@@ -9,12 +9,6 @@ enum {
     ACDC_TAIL_EARLY_US = 8,     /* So much before its time a host may ask. */
 };
 
-void
-acdc_set_keeps(struct acdc *a)
-{
-    a->keeps = true;
-}
-
 /* How long to wait, or 0 for ever.  A single segment may wait for the other guest's
  * delayed ACK.  That is not measured: a probe would end it.  But each probe that was
  * of no use makes the next one later, past the 40 ms of Linux first, then past the

@@ -114,12 +114,15 @@ struct acdc_tenant_config {
 
 /* Returns an engine, or NULL without memory.  'cfg' NULL: defaults. */
 struct acdc *acdc_create(const struct acdc_config *cfg);
-/* The host heeds ACDC_HOLD, and acdc_pkt.keep_len.  Before there is a port. */
-void acdc_set_holds(struct acdc *);
-void acdc_set_keeps(struct acdc *);
-/* The host may put a guest's fragments together behind the engine, and send them on as one
- * packet.  Before there is a port. */
-void acdc_set_reassembles(struct acdc *);
+/* What a host does beside what each must. */
+enum {
+    ACDC_HOST_HOLDS = 1 << 0,   /* Heeds ACDC_HOLD. */
+    ACDC_HOST_KEEPS = 1 << 1,   /* Heeds acdc_pkt.keep_len. */
+    ACDC_HOST_REASSEMBLES = 1 << 2,     /* May put a guest's fragments together behind
+                                         * the engine, and send them on as one packet. */
+};
+/* Says so, before there is a port. */
+void acdc_set_host(struct acdc *, unsigned int does);
 /* Frees everything.  No thread may be inside acdc_process(). */
 void acdc_destroy(struct acdc *);
 /* Takes effect at once; a lower max_flows evicts no active flow.  Returns 0

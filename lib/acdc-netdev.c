@@ -60,8 +60,7 @@ acdc_netdev_create(void)
     ovs_mutex_init(&an->mutex);
     ovs_list_init(&an->ports);
     atomic_count_init(&an->n_ports, 0);
-    acdc_set_holds(an->engine);
-    acdc_set_keeps(an->engine);
+    acdc_set_host(an->engine, ACDC_HOST_HOLDS | ACDC_HOST_KEEPS);
     atomic_init(&an->changes, 0);
     an->next_sweep = LLONG_MAX;
     an->timer_fd = -1;

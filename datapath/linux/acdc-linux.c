@@ -444,12 +444,11 @@ struct acdc_dp *ovs_acdc_dp(struct datapath *dp)
 		acdc_dp_free(adp);
 		return NULL;
 	}
-	acdc_set_holds(adp->engine);
-	acdc_set_keeps(adp->engine);
-	/* Conntrack does, and do_output() leaves it so if it is no longer than the
-	 * longest fragment was, of which a guest decides by IP options.
+	/* Conntrack reassembles, and do_output() leaves it so if it is no longer than
+	 * the longest fragment was, of which a guest decides by IP options.
 	 */
-	acdc_set_reassembles(adp->engine);
+	acdc_set_host(adp->engine, ACDC_HOST_HOLDS | ACDC_HOST_KEEPS |
+				   ACDC_HOST_REASSEMBLES);
 	mutex_init(&adp->mutex);
 	INIT_DELAYED_WORK(&adp->sweep, acdc_dp_sweep);
 	dp->acdc = adp;

@@ -545,8 +545,7 @@ begin(struct search *x, uint64_t random, uint64_t path, unsigned int marking)
     params.on_ramp = random >> 3 & 1 ? 1 + 40 * (random >> 8 & 7) : 0;
     params.plb = random >> 4 & 1;
     sim_init(&x->s, &params, &params);
-    acdc_set_holds(x->s.acdc[0]);
-    acdc_set_keeps(x->s.acdc[0]);
+    acdc_set_host(x->s.acdc[0], ACDC_HOST_HOLDS | ACDC_HOST_KEEPS);
     x->s.clock[1] = (random >> 11 & 15) * 12345678;
     x->s.v6 = random & 1;
     for (i = 0; i < 2; i++) {

@@ -284,8 +284,7 @@ try(struct search *x, uint64_t random)
     params.on_ramp = random >> 3 & 1 ? 50 : 0;
     params.plb = random >> 4 & 1;
     sim_init(&x->s, &params, NULL);
-    acdc_set_holds(x->s.acdc[0]);
-    acdc_set_keeps(x->s.acdc[0]);
+    acdc_set_host(x->s.acdc[0], ACDC_HOST_HOLDS | ACDC_HOST_KEEPS);
     sim_remove_acdc(&x->s, 1);
     acdc_config_get(x->s.acdc[0], &config);
     config.idle_timeout = ACDC_IDLE_TIMEOUT_DEFAULT;

@@ -601,7 +601,7 @@ test_forged_in_fragments(bool v6, bool reassembles)
 
     begin(&s, v6);
     if (reassembles) {
-        acdc_set_reassembles(s.acdc[0]);
+        acdc_set_host(s.acdc[0], ACDC_HOST_REASSEMBLES);
     }
     sim_connect(&s);
     for (i = 0; i < sizeof tries / sizeof tries[0]; i++) {

@@ -18,7 +18,7 @@ begin(struct sim *s, enum acdc_algorithm algorithm, bool holds)
     p.algorithm = (uint8_t) algorithm;
     sim_init(s, &p, &p);
     if (holds) {
-        acdc_set_holds(s->acdc[0]);
+        acdc_set_host(s->acdc[0], ACDC_HOST_HOLDS);
     }
     s->guest[0].timestamps = s->guest[1].timestamps = true;
     sim_connect(s);

@@ -20,7 +20,7 @@ begin(struct sim *s, bool holds)
     params.pace = true;
     sim_init(s, &params, NULL);
     if (holds) {
-        acdc_set_holds(s->acdc[0]);
+        acdc_set_host(s->acdc[0], ACDC_HOST_HOLDS);
     }
     s->guest[0].timestamps = s->guest[1].timestamps = true;
     s->guest[1].window = 0xffff;

@@ -24,7 +24,7 @@ begin(struct sim *s, const struct how *how)
 
     params.police = true;
     sim_init(s, &params, &params);
-    acdc_set_keeps(s->acdc[0]);
+    acdc_set_host(s->acdc[0], ACDC_HOST_KEEPS);
     if (how->without_peer) {
         sim_remove_acdc(s, 1);
     }
