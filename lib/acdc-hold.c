@@ -85,6 +85,17 @@ acdc_hold_is_empty(const struct acdc_hold *hold)
     return !hold || acdc_wheel_is_empty(hold->wheel);
 }
 
+/* Where the thread may put something; NULL: nowhere, now. */
+static struct acdc_wheel *
+acdc_hold_wheel(struct acdc_netdev *an, struct acdc_hold **hold,
+                long long int now)
+{
+    if (OVS_UNLIKELY(!*hold)) {
+        *hold = acdc_hold_create(an, now);
+    }
+    return *hold && !(*hold)->changed ? (*hold)->wheel : NULL;
+}
+
 bool
 acdc_hold_add(struct acdc_netdev *an, struct acdc_hold **hold,
               struct dp_netdev_rxq *rxq, const struct acdc_pkt *p,
@@ -92,15 +103,14 @@ acdc_hold_add(struct acdc_netdev *an, struct acdc_hold **hold,
 {
     struct acdc_wheel_item item = { p->host, rxq, p->len, ACDC_WHEEL_DATA };
     struct dp_packet *b = p->host;
+    struct acdc_wheel *wheel;
     bool added;
 
     if (acdc_wheel_is_due(p->release, (uint64_t) now * 1000)) {
         return false;
     }
-    if (OVS_UNLIKELY(!*hold)) {
-        *hold = acdc_hold_create(an, now);
-    }
-    if (!*hold || (*hold)->changed) {
+    wheel = acdc_hold_wheel(an, hold, now);
+    if (!wheel) {
         return false;
     }
     if (b->source == DPBUF_AFXDP) {
@@ -109,7 +119,7 @@ acdc_hold_add(struct acdc_netdev *an, struct acdc_hold **hold,
         dp_packet_delete(b);
     }
     /* There is room, as acdc_hold_release() leaves that of two batches. */
-    added = acdc_wheel_add((*hold)->wheel, &item, p->release);
+    added = acdc_wheel_add(wheel, &item, p->release);
     ovs_assert(added);
     COVERAGE_INC(acdc_held);
     return true;
@@ -153,17 +163,15 @@ acdc_hold_keep(struct acdc_netdev *an, struct acdc_hold **hold,
 {
     uint64_t leaves = p->verdict == ACDC_HOLD ? p->release : now * 1000;
     struct acdc_wheel_item item = { NULL, rxq, 0, ACDC_WHEEL_PROBE };
+    struct acdc_wheel *wheel = acdc_hold_wheel(an, hold, now);
 
-    if (OVS_UNLIKELY(!*hold)) {
-        *hold = acdc_hold_create(an, now);
-    }
-    if (*hold && !(*hold)->changed) {
+    if (wheel) {
         item.packet = acdc_hold_copy(p);
         /* Of a packet of many segments it is one. */
         item.len = item.packet ? dp_packet_size(item.packet) : 0;
     }
     if (!item.packet
-        || !acdc_wheel_add((*hold)->wheel, &item,
+        || !acdc_wheel_add(wheel, &item,
                            leaves + (uint64_t) p->keep_time
                                     * (ACDC_KEEP_US * 1000))) {
         dp_packet_delete(item.packet);

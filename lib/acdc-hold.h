@@ -6,7 +6,7 @@
  * first ones leave early, so that none passes another one of its connection.
  *
  * Thread-safety: used by the thread that polls the queues.  The configuration may
- * change meanwhile, see acdc_netdev_change(). */
+ * change meanwhile, see acdc_netdev_begin_change(). */
 
 #ifndef ACDC_HOLD_H
 #define ACDC_HOLD_H 1

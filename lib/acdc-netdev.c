@@ -102,16 +102,26 @@ acdc_netdev_fill(const struct acdc_netdev *an)
                                FLOWS_READY));
 }
 
-/* Called before and after whatever may make the engine forget that packets of a
- * connection are held.  What is held leaves first, and until the second call no
- * thread holds any. */
+/* Around whatever may make the engine forget that packets of a connection are held.
+ * What is held leaves first, and until the end no thread holds any. */
 static void
-acdc_netdev_change(struct acdc_netdev *an)
-    OVS_REQUIRES(an->mutex)
+acdc_netdev_begin_change(struct acdc_netdev *an)
+    OVS_ACQUIRES(an->mutex)
+{
+    unsigned int orig;
+
+    ovs_mutex_lock(&an->mutex);
+    atomic_add(&an->changes, 1, &orig);
+}
+
+static void
+acdc_netdev_end_change(struct acdc_netdev *an)
+    OVS_RELEASES(an->mutex)
 {
     unsigned int orig;
 
     atomic_add(&an->changes, 1, &orig);
+    ovs_mutex_unlock(&an->mutex);
 }
 
 /* Ports. */
@@ -167,8 +177,7 @@ acdc_netdev_port_set(struct acdc_netdev *an, struct acdc_netdev_port *port,
     struct acdc_port *old;
     int error = 0;
 
-    ovs_mutex_lock(&an->mutex);
-    acdc_netdev_change(an);
+    acdc_netdev_begin_change(an);
     if (tenant && !acdc_tenant_exists(an->engine, tenant)) {
         tenant = NULL;
         error = ENOENT;
@@ -184,8 +193,7 @@ acdc_netdev_port_set(struct acdc_netdev *an, struct acdc_netdev_port *port,
         port->port_no = odp_to_u32(port_no);
         error = acdc_netdev_port_bind(an, port, name, tenant);
     }
-    acdc_netdev_change(an);
-    ovs_mutex_unlock(&an->mutex);
+    acdc_netdev_end_change(an);
 
     return error;
 }
@@ -196,11 +204,9 @@ acdc_netdev_port_uninit(struct acdc_netdev_port *port)
     struct acdc_netdev *an = port->owner;
 
     if (an) {
-        ovs_mutex_lock(&an->mutex);
-        acdc_netdev_change(an);
+        acdc_netdev_begin_change(an);
         acdc_netdev_port_unbind(port);
-        acdc_netdev_change(an);
-        ovs_mutex_unlock(&an->mutex);
+        acdc_netdev_end_change(an);
     }
 }
 
@@ -415,11 +421,9 @@ acdc_netdev_set_config(struct dpif *dpif, const struct acdc_config *cfg)
     struct acdc_netdev *an = dpif_netdev_get_acdc(dpif);
     int error;
 
-    ovs_mutex_lock(&an->mutex);
-    acdc_netdev_change(an);
+    acdc_netdev_begin_change(an);
     error = acdc_config_set(an->engine, cfg);
-    acdc_netdev_change(an);
-    ovs_mutex_unlock(&an->mutex);
+    acdc_netdev_end_change(an);
 
     return error;
 }
@@ -437,16 +441,14 @@ acdc_netdev_set_tenant(struct dpif *dpif, const struct acdc_tenant_config *tc)
     struct acdc_netdev *an = dpif_netdev_get_acdc(dpif);
     int error;
 
-    ovs_mutex_lock(&an->mutex);
-    acdc_netdev_change(an);
+    acdc_netdev_begin_change(an);
     error = acdc_tenant_set(an->engine, tc);
-    acdc_netdev_change(an);
     if (!error && an->next_sweep == LLONG_MAX) {
         /* The next connections' memory.  The sweeper adds the rest. */
         acdc_netdev_fill(an);
         an->next_sweep = 0;
     }
-    ovs_mutex_unlock(&an->mutex);
+    acdc_netdev_end_change(an);
 
     return error;
 }
@@ -458,8 +460,7 @@ acdc_netdev_del_tenant(struct dpif *dpif, const char *name)
     struct acdc_netdev_port *port;
     int error;
 
-    ovs_mutex_lock(&an->mutex);
-    acdc_netdev_change(an);
+    acdc_netdev_begin_change(an);
     /* Removing a tenant frees the handles of its ports. */
     LIST_FOR_EACH_SAFE (port, node, &an->ports) {
         if (acdc_port_is(acdc_netdev_port_get(port), NULL, name)) {
@@ -467,8 +468,7 @@ acdc_netdev_del_tenant(struct dpif *dpif, const char *name)
         }
     }
     error = acdc_tenant_del(an->engine, name);
-    acdc_netdev_change(an);
-    ovs_mutex_unlock(&an->mutex);
+    acdc_netdev_end_change(an);
 
     return error;
 }
@@ -512,11 +512,9 @@ acdc_netdev_flush(struct dpif *dpif, const char *tenant, odp_port_t port,
     struct acdc_netdev *an = dpif_netdev_get_acdc(dpif);
     uint32_t port_no = odp_to_u32(port);
 
-    ovs_mutex_lock(&an->mutex);
-    acdc_netdev_change(an);
+    acdc_netdev_begin_change(an);
     *n = acdc_flush(an->engine, tenant, port == ODPP_NONE ? NULL : &port_no);
-    acdc_netdev_change(an);
-    ovs_mutex_unlock(&an->mutex);
+    acdc_netdev_end_change(an);
 
     return 0;
 }

@@ -38,7 +38,7 @@ struct acdc_netdev {
     struct ovs_list ports;      /* Of struct acdc_netdev_port, the bound. */
     atomic_count n_ports;       /* In 'ports'.  Any thread. */
 
-    /* Odd while the configuration changes, see acdc_netdev_change(). */
+    /* Odd while the configuration changes, see acdc_netdev_begin_change(). */
     ATOMIC(unsigned int) changes;
 
     /* In ms, for the main thread.  LLONG_MAX: no tenant yet. */
