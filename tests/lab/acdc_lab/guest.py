@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -212,12 +213,14 @@ class Run:
         threads = [threading.Thread(target=self._progress, daemon=True)]
         if options.trace:
             threads.append(threading.Thread(target=self._trace, daemon=True))
-        if options.restart:
-            threads.append(threading.Thread(target=self._restart, daemon=True))
-        if options.reload:
-            threads.append(threading.Thread(target=self._reload, daemon=True))
-        if options.black_hole:
-            threads.append(threading.Thread(target=self._black_hole, daemon=True))
+        for when, event in (
+            (options.restart, self._restart),
+            (options.reload, self._reload),
+            (options.black_hole, self.net.break_spine),
+        ):
+            if when:
+                args = (when, event)
+                threads.append(threading.Thread(target=self._at, args=args, daemon=True))
         if options.acdc and self.plan.changes:
             threads.append(threading.Thread(target=self._change, daemon=True))
         for thread in threads:
@@ -272,22 +275,19 @@ class Run:
             for ovs in self.net.hypervisors:
                 ovs.set_tenant(change.tenant, **change.settings)
 
+    def _at(self, when: float, event: Callable[[], None]) -> None:
+        self._sleep_to(when)
+        event()
+
     def _restart(self) -> None:
-        self._sleep_to(self.options.restart)
         self.net.restart()
         # It knows no addresses now, and would flood for half a second.
         self.net.announce()
 
     def _reload(self) -> None:
-        options = self.options
-        self._sleep_to(options.reload)
         self.net.reload()
         self.net.announce()
-        self.reloaded = options.reload, time.monotonic() - self.start_ns / 1e9
-
-    def _black_hole(self) -> None:
-        self._sleep_to(self.options.black_hole)
-        self.net.break_spine()
+        self.reloaded = self.options.reload, time.monotonic() - self.start_ns / 1e9
 
     def _log_files(self) -> None:
         for ovs in self.net.hypervisors:
