@@ -1,0 +1,443 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""acdc-trace on captures made by hand; its options and errors; what it takes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import resource
+import signal
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path as File
+from typing import Any
+
+import pytest
+from scapy.layers.inet import IP, UDP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import CookedLinux, Dot1Q, Ether
+from scapy.layers.vxlan import VXLAN
+from scapy.packet import Packet, Raw
+
+from acdc_scapy import Capability, Feedback, Reserved, option
+from acdc_testlib.programs import ROOT
+from acdc_testlib.tcp import ACK, SYN, Option, tcp
+from observe.conftest import Path
+from observe.tracing import TRACE, Json, causes, direction, objects, run
+
+# Captures made by hand.
+
+
+def conversation() -> list[Packet]:
+    """IP packets, a millisecond apart: 10 segments of 1000 bytes from 10.0.0.1, each of which is
+    acknowledged; 3 of them were marked; then the last one is sent again."""
+    there, back = IP(src="10.0.0.1", dst="10.0.0.2"), IP(src="10.0.0.2", dst="10.0.0.1")
+
+    def one(
+        forward: bool, flags: int, seq: int, ack: int, options: list[Option], **more: Any
+    ) -> Packet:
+        ports = (40000, 80) if forward else (80, 40000)
+        segment = tcp(*ports, flags, seq=seq, ack=ack, options=options, **more)
+        return (there if forward else back) / segment
+
+    syn: list[Option] = [option(Capability(flags="NOT_ECT")), ("MSS", 1460), ("WScale", 7)]
+    packets = [one(True, SYN, 99, 0, syn), one(False, SYN | ACK, 499, 100, syn)]
+    packets.append(one(True, ACK, 100, 500, []))
+    for i in range(10):
+        packets.append(one(True, ACK, 100 + 1000 * i, 500, []) / Raw(bytes(1000)))
+        marks = option(Feedback(ecn_bytes=1000 * min(i, 3), total_bytes=1000 * (i + 1)))
+        fack = Reserved(fack=i == 5).field << 1
+        packets.append(one(False, ACK, 500, 1100 + 1000 * i, [marks], reserved=fack))
+    packets.append(packets[-2])
+    return packets
+
+
+def test_a_sender_that_waits_until_a_third_of_the_window_is_free(tmp_path: File) -> None:
+    """As Linux does to send more at a time: the window limits it then, too."""
+    there, back = IP(src="10.0.0.1", dst="10.0.0.2"), IP(src="10.0.0.2", dst="10.0.0.1")
+    syn: list[Option] = [("MSS", 1460), ("WScale", 7)]
+    packets = [there / tcp(40000, 80, SYN, 99, 0, options=syn)]
+    packets.append(back / tcp(80, 40000, SYN | ACK, 499, 100, window=12 * 1460, options=syn))
+    sent = acked = 100
+    # Twelve segments fill it, then three are acknowledged at a time.
+    for n in [12, *[3] * 10]:
+        for _ in range(n):
+            packets.append(there / tcp(40000, 80, ACK, sent, 500) / Raw(bytes(1460)))
+            sent += 1460
+        for _ in range(3):
+            acked += 1460
+            packets.append(back / tcp(80, 40000, ACK, 500, acked, window=12 * 1460 // 128 + 1))
+    _, wrap = LINKS["ethernet"]
+    got = direction(objects(write(tmp_path / "made.pcap", [wrap(ip) for ip in packets])), 80)
+    assert causes(got)[0] == "window"
+    assert got["limits"]["window"] > 0.8 * sum(got["limits"].values())
+
+
+def write(
+    capture: File,
+    packets: list[Packet],
+    linktype: int = 1,
+    snaplen: int = 65535,
+    times: Sequence[float] = range(100_000),
+) -> File:
+    """'times' are in milliseconds."""
+    with capture.open("wb") as out:
+        out.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, linktype))
+        for packet, ms in zip(packets, times, strict=False):
+            data = bytes(packet)
+            kept = data[:snaplen]
+            ns = int(ms * 1_000_000)
+            out.write(struct.pack("<IIII", 1000, ns, len(kept), len(data)) + kept)
+    return capture
+
+
+def tail(
+    n: int, again: int, wait: float, late: bool = False, acdc: bool = False
+) -> tuple[list[Packet], list[float]]:
+    """A round trip of 1 ms; then n segments, of which that one is sent again after a wait.  What is
+    late has been acknowledged."""
+    there, back = IP(src="10.0.0.1", dst="10.0.0.2"), IP(src="10.0.0.2", dst="10.0.0.1")
+    syn: list[Option] = [("MSS", 1460), ("WScale", 7)]
+    if acdc:
+        syn.insert(0, option(Capability(flags="NOT_ECT")))
+    data = [
+        ETHERNET / there / tcp(40000, 80, ACK, 100 + 1000 * i, 500) / Raw(bytes(1000))
+        for i in range(n + 1)
+    ]
+    ack = ETHERNET / back / tcp(80, 40000, ACK, 500, 1100 + 1000 * n)
+    packets = [
+        ETHERNET / there / tcp(40000, 80, SYN, 99, 0, options=syn),
+        ETHERNET / back / tcp(80, 40000, SYN | ACK, 499, 100, options=syn),
+        ETHERNET / there / tcp(40000, 80, ACK, 100, 500),
+        data[0],
+        ETHERNET / back / tcp(80, 40000, ACK, 500, 1100),
+        *data[1:],
+        *([ack, data[1 + again]] if late else [data[1 + again], ack]),
+    ]
+    end = 4 + wait
+    ends = [5, end] if late else [end, end + 1]
+    return packets, [0, 1, 1.01, 2, 3, *(4 + 0.01 * i for i in range(n)), *ends]
+
+
+@pytest.mark.parametrize(
+    ("n", "again", "wait", "late", "acdc", "probes", "timeouts"),
+    [
+        (1, 0, 3, False, True, 1, 0),
+        (1, 0, 30, False, True, 1, 0),
+        (1, 0, 220, False, True, 0, 1),
+        (1, 0, 3, False, False, 0, 0),
+        (1, 0, 30, False, False, 0, 1),  # A guest with a small minimum.
+        (1, 0, 30, True, False, 1, 0),
+        (3, 2, 3, False, False, 1, 0),
+        (3, 2, 30, False, False, 1, 0),
+        (3, 2, 220, False, False, 1, 0),
+        (3, 0, 220, False, False, 0, 1),
+        (3, 0, 3, False, False, 0, 0),
+        (3, 2, 0.5, False, False, 0, 0),
+    ],
+)
+def test_tail_probes(
+    tmp_path: File,
+    n: int,
+    again: int,
+    wait: float,
+    late: bool,
+    acdc: bool,
+    probes: int,
+    timeouts: int,
+) -> None:
+    packets, times = tail(n, again, wait, late, acdc)
+    got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
+    assert (got["retransmitted"], got["tail_probes"], got["timeouts"]) == (1, probes, timeouts)
+    assert ("tail-probes" in causes(got)) == (probes == 1)
+
+
+@pytest.mark.parametrize("held", [0.01, 0.9])
+def test_how_long_the_switch_holds_data(tmp_path: File, held: float) -> None:
+    packets, times = tail(3, 2, 3)
+    del packets[-2], times[-2]
+    guest = write(tmp_path / "guest.pcap", packets, times=times)
+    late = [at + held if Raw in packet else at for packet, at in zip(packets, times, strict=True)]
+    wire = write(tmp_path / "wire.pcap", packets, times=late)
+    found = objects("--guest", guest, "--wire", wire)
+    got = direction(found, 80)
+    assert (got["held"], got["held_max"]) == pytest.approx((1000 * held,) * 2, abs=0.01)
+    assert [o["held"] for o in found if o["type"] == "round"] == pytest.approx(
+        [1000 * held] * 2, abs=0.01
+    )
+    assert ("held" in causes(got)) == (held == 0.9)
+    assert direction(objects(guest), 80)["held"] is None
+
+
+def test_tail_probes_of_the_switch_are_on_the_wire_only(tmp_path: File) -> None:
+    packets, times = tail(3, 2, 3)
+    wire = write(tmp_path / "wire.pcap", packets, times=times)
+    del packets[-2], times[-2]
+    guest = write(tmp_path / "guest.pcap", packets, times=times)
+    got = direction(objects("--guest", guest, "--wire", wire), 80)
+    assert got["retransmitted"] == 0
+    words = [note["words"] for note in got["verdict"] if note["cause"] == "tail-probes"]
+    assert words == ["tail loss probes: 1, of the guest 0"]
+
+
+def check_conversation(found: list[Json]) -> None:
+    got = direction(found, 80)
+    assert got["from"] == "10.0.0.1:40000"
+    assert (got["sent"], got["acked"], got["segments"]) == (11000, 10000, 11)
+    assert (got["retransmitted"], got["facks"], got["flight_max"]) == (1, 1, 1000)
+    assert (got["rtt_min"], got["rtt_max"]) == (1000, 1000)
+    assert got["marked"] == pytest.approx(0.3)
+    assert [o["marked"] for o in found if o["type"] == "round"] == [0, 1, 1, 1] + 6 * [0]
+    # Alpha begins at 1, and there is a round with each ACK.
+    alpha = 1.0
+    for marked in (0, 1, 1, 1, 0, 0, 0, 0, 0, 0):
+        alpha += (marked - alpha) / 16
+    assert got["alpha"] == pytest.approx(alpha, abs=1e-4)
+
+
+ETHERNET = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
+OUTER = ETHERNET / IP(src="192.0.2.1", dst="192.0.2.2")
+GENEVE = bytes.fromhex("0100655800000700") + bytes(4)
+LINKS: dict[str, tuple[int, Callable[[Packet], Packet]]] = {
+    "ethernet": (1, lambda ip: ETHERNET / ip),
+    "vlan": (1, lambda ip: ETHERNET / Dot1Q(vlan=5) / ip),
+    "qinq": (1, lambda ip: ETHERNET / Dot1Q(vlan=5) / Dot1Q(vlan=6) / ip),
+    "vxlan": (1, lambda ip: OUTER / UDP(dport=4789) / VXLAN(vni=7) / ETHERNET / ip),
+    "geneve": (1, lambda ip: OUTER / UDP(dport=6081) / Raw(GENEVE) / ETHERNET / ip),
+    "vxlan6": (1, lambda ip: ETHERNET / IPv6() / UDP(dport=4789) / VXLAN(vni=7) / ETHERNET / ip),
+    "cooked": (113, lambda ip: CookedLinux(proto=0x800) / ip),
+    "raw": (101, lambda ip: ip),
+}
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_what_tcp_is_inside_of(tmp_path: File, link: str) -> None:
+    linktype, wrap = LINKS[link]
+    made = write(tmp_path / "made.pcap", [wrap(ip) for ip in conversation()], linktype)
+    check_conversation(objects(made))
+
+
+def test_tenants_with_the_same_addresses_are_apart(tmp_path: File) -> None:
+    _, wrap = LINKS["ethernet"]
+    packets = [wrap(ip) for ip in conversation()]
+    tagged = [LINKS["vxlan"][1](ip) for ip in conversation()]
+    both = [packet for pair in zip(packets, tagged, strict=True) for packet in pair]
+    found = objects(write(tmp_path / "made.pcap", both))
+    connections = [o for o in found if o["type"] == "connection"]
+    assert [o["acked"] for o in connections] == [10000, 10000]
+    assert len({o["network"] for o in connections}) == 2
+
+
+def test_a_snap_length_of_96(tmp_path: File) -> None:
+    _, wrap = LINKS["ethernet"]
+    made = write(tmp_path / "made.pcap", [wrap(ip) for ip in conversation()], snaplen=96)
+    check_conversation(objects(made))
+    # Of the tunnel's that has not all headers, which is said.
+    _, wrap = LINKS["vxlan"]
+    done = run(write(tmp_path / "cut.pcap", [wrap(ip) for ip in conversation()], snaplen=96))
+    assert "snap length" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["pcap", "nsecpcap", "pcapng", "stdin"])
+def test_formats_of_files(tmp_path: File, kind: str) -> None:
+    _, wrap = LINKS["ethernet"]
+    made = write(tmp_path / "made.pcap", [wrap(ip) for ip in conversation()])
+    if kind == "stdin":
+        with made.open() as stream:
+            done = subprocess.run(
+                [TRACE, "--json", "-"], stdin=stream, capture_output=True, text=True, check=True
+            )
+        check_conversation([json.loads(line) for line in done.stdout.splitlines()])
+        return
+    other = tmp_path / f"made.{kind}"
+    subprocess.run(["editcap", "-F", kind, made, other], check=True)
+    check_conversation(objects(other))
+
+
+def test_csv_and_tables_say_the_same(tmp_path: File) -> None:
+    _, wrap = LINKS["ethernet"]
+    made = write(tmp_path / "made.pcap", [wrap(ip) for ip in conversation()])
+    found = objects(made)
+    rounds = [o for o in found if o["type"] == "round"]
+    rows = list(csv.DictReader(run("--csv", made).stdout.splitlines()))
+    assert len(rows) == len(rounds) == 10
+    for row, one in zip(rows, rounds, strict=True):
+        assert row.keys() == one.keys() - {"type"}
+        assert row["told"] == "" and one["told"] is None
+        for name in ("rtt", "marked", "alpha", "offered", "goodput", "flight", "time"):
+            assert float(row[name]) == pytest.approx(one[name])
+    (row,) = csv.DictReader(run("--csv", "--summary", made).stdout.splitlines())
+    assert row["cause"].split() == causes(direction(found, 80))
+    table = run(made).stdout
+    assert len([line for line in table.splitlines() if " 1>" in line]) == 10
+    for note in direction(found, 80)["verdict"]:
+        assert note["words"] in table
+    assert run("--summary", made).stdout == table[table.rindex("# 1:") :]
+
+
+def test_a_filter(tmp_path: File) -> None:
+    _, wrap = LINKS["ethernet"]
+    made = write(tmp_path / "made.pcap", [wrap(ip) for ip in conversation()])
+    assert run("--summary", "--filter", "port 81", made).stdout == ""
+    check_conversation(objects("--filter", "port 80", made))
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        ([], 2, "no capture is named"),
+        (["a", "b"], 2, "b: only one capture"),
+        (["--guest", "a", "--guest", "b"], 2, "b: one capture, or one of each side"),
+        (["--gain", "2", "a"], 2, "--gain 2: want a number from 0 to 1"),
+        (["--idle", "x", "a"], 2, "--idle x: want a number from 1"),
+        (["--exid", "0x10000", "a"], 2, "--exid 0x10000"),
+        (["--nonsense"], 2, "nonsense"),
+        (["-i", "--guest", "a", "--wire", "b"], 2, "-i: only of one interface"),
+        (["/nonexistent"], 1, "/nonexistent: No such file"),
+        ([__file__], 1, "unknown file format"),
+        (["-i", "nonexistent0"], 1, "nonexistent0: "),
+    ],
+)
+def test_errors_name_what_is_wrong(words: list[str], status: int, message: str) -> None:
+    assert message in run(*words, status=status).stderr
+
+
+def test_what_is_left_of_a_capture_is_told(tmp_path: File) -> None:
+    """It ends within a packet."""
+    _, wrap = LINKS["ethernet"]
+    made = write(tmp_path / "made.pcap", [wrap(ip) for ip in conversation()])
+    bad = "filter 'nonsense of'"
+    assert bad in run("--filter", "nonsense of", made, status=1).stderr
+    made.write_bytes(made.read_bytes()[:-10])
+    done = run("--json", made, status=1)
+    assert f"{made}: truncated" in done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert direction(found, 80)["acked"] == 10000
+
+
+def plot(*words: str | File, data: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+    program = ROOT / "utilities/acdc-trace-plot"
+    return subprocess.run(
+        [program, *words], input=data, env=os.environ | env, capture_output=True, text=True
+    )
+
+
+def test_figures(tmp_path: File) -> None:
+    _, wrap = LINKS["ethernet"]
+    made = run("--json", write(tmp_path / "made.pcap", [wrap(ip) for ip in conversation()])).stdout
+    for suffix, magic in {"png": b"\x89PNG", "svg": b"<?xml"}.items():
+        figure = tmp_path / f"figure.{suffix}"
+        done = plot(figure, data=made)
+        assert done.returncode == 0, done.stderr
+        assert figure.read_bytes().startswith(magic)
+    for data, words, message in (
+        ("", [], "there are no round trips"),
+        (made, ["--connection", "2"], "no round trips of connection 2"),
+        ("nonsense\n", [], "standard input, line 1: this is not of acdc-trace --json"),
+        (made, [tmp_path / "nonexistent"], "nonexistent: "),
+    ):
+        done = plot(figure, *words, data=data)
+        assert done.returncode == 1 and message in done.stderr
+    assert "Traceback" not in plot(tmp_path / "figure.nonsense", data=made).stderr
+    (tmp_path / "matplotlib.py").write_text("raise ImportError\n")
+    done = plot(figure, data=made, PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1 and "python3-matplotlib" in done.stderr
+
+
+def test_help_and_version() -> None:
+    assert "usage: acdc-trace" in run("--help").stdout
+    assert run("--version").stdout.startswith("acdc-trace ")
+
+
+def test_an_interface(path: Path) -> None:
+    process = path.ovs.ns.popen(
+        *(TRACE, "--live", "--json", "--filter", "port 5120", "up0"), stdout=subprocess.PIPE
+    )
+    # It says nothing before there is something.
+    time.sleep(1)
+    path.transfer(5120, 100_000)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=20)
+    found = [json.loads(line) for line in output.splitlines()]
+    assert process.returncode == 0
+    assert direction(found, 5120)["acked"] == 100_000
+
+
+# What it takes.
+
+
+def many_packets(capture: File, connections: int, each: int = 48) -> int:
+    """Connections one after the other, with SYNs, data, and FINs, a microsecond a packet.
+    Returns how many packets these are."""
+    ethernet = bytes(ETHERNET)[:12] + b"\x08\0"
+    record, ip = struct.Struct("<IIII"), struct.Struct(">BBHHHBBHII")
+    header = struct.Struct(">HHIIBBHHH")
+    a, b, now = 0x0A000001, 0x0A000002, 0
+    steps = [(True, 2, 0, 0, 0), (False, 0x12, 0, 1, 0)]
+    for i in range(each // 2):
+        steps += [(True, 0x10, 1 + 1000 * i, 1, 1000), (False, 0x10, 1, 1001 + 1000 * i, 0)]
+    end = 1 + 1000 * (each // 2)
+    steps += [(True, 0x11, end, 1, 0), (False, 0x11, 1, end + 1, 0), (True, 0x10, end + 1, 2, 0)]
+    with capture.open("wb") as out:
+        out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
+        for number in range(connections):
+            port, far = 1024 + number % 60000, b + number // 60000
+            parts: list[bytes] = []
+            for forward, flags, seq, ack, size in steps:
+                ends = (a, far) if forward else (far, a)
+                ports = (port, 80) if forward else (80, port)
+                parts += (
+                    record.pack(1000 + now // 1000000, now % 1000000, 54, 54 + size), ethernet,
+                    ip.pack(0x45, 0, 40 + size, 0, 0, 64, 6, 0, *ends),
+                    header.pack(*ports, seq, ack, 0x50, flags, 500, 0, 0),
+                )  # fmt: skip
+                now += 1
+            out.write(b"".join(parts))
+    return connections * len(steps)
+
+
+def memory_and_time(capture: File) -> tuple[int, float]:
+    """KiB, and seconds of the processor."""
+    out = os.open(os.devnull, os.O_WRONLY)
+    pid = os.posix_spawn(
+        TRACE, [str(TRACE), "--summary", str(capture)], os.environ,
+        file_actions=[(os.POSIX_SPAWN_DUP2, out, 1)],
+    )  # fmt: skip
+    os.close(out)
+    _, status, usage = os.wait4(pid, 0)
+    assert status == 0 and isinstance(usage, resource.struct_rusage)
+    return usage.ru_maxrss, usage.ru_utime + usage.ru_stime
+
+
+def test_a_terminal_sees_progress(tmp_path: File) -> None:
+    """Where what is found goes elsewhere."""
+    capture = tmp_path / "made.pcap"
+    many_packets(capture, 3000)
+    master, slave = os.openpty()
+    with open(master, "rb", buffering=0) as terminal, open(slave, "wb") as stderr:
+        subprocess.run(
+            [TRACE, "--summary", capture], stdout=subprocess.DEVNULL, stderr=stderr, check=True
+        )
+        shown = terminal.read(10_000).decode()
+    percents = [int(word) for word in re.findall(r"(\d+) %", shown)]
+    assert percents == sorted(percents) and len(percents) == 2
+    assert "131072 packets" in shown
+
+
+def test_memory_is_that_of_open_connections(tmp_path: File) -> None:
+    """A tenth of the connections needs no less: those that ended are forgotten."""
+    packets, memory, seconds = 0, [], 0.0
+    for connections in (2_000, 20_000):
+        capture = tmp_path / f"{connections}.pcap"
+        packets = many_packets(capture, connections)
+        used, seconds = memory_and_time(capture)
+        memory.append(used)
+    print(f"{packets} packets in {seconds:.2f} s of CPU: {packets / seconds / 1e6:.2f} million/s")
+    assert packets > 1_000_000
+    assert memory[1] < memory[0] * 1.2, memory
