@@ -64,12 +64,18 @@ def interrupt(number: int, _frame: FrameType | None) -> None:
 
 
 class Runner:
-    """Runs one program at a time, with its output on the terminal and in a log."""
+    """Runs one program at a time, with its output on the terminal ('quiet': not there) and in
+    a log."""
 
-    def __init__(self, build: Path, results: Path, keep: bool, select: str) -> None:
+    def __init__(
+        self, build: Path, results: Path, keep: bool, select: str, quiet: bool = False
+    ) -> None:
         self.build = build
         self.results = results
         self.select = select
+        self.quiet = quiet
+        self.process: subprocess.Popen[bytes] | None = None
+        self.stopped = False
         self.environ = os.environ | {
             "ACDC_ENV": str(build / "build" / "env"),
             "PYTHONDONTWRITEBYTECODE": "1",
@@ -86,13 +92,16 @@ class Runner:
         cwd: Path | None = None,
         hide: str = "",
     ) -> tuple[int, str]:
-        """Returns its exit status (-1: it took too long) and its output.
+        """Returns its exit status (-1: it took too long, or stop() was called) and its output.
 
         Lines that begin with 'hide' are only in the log.
         """
-        print(f"$ {shlex.join(command)}", flush=True)
+        if self.stopped:
+            return -1, ""
+        if not self.quiet:
+            print(f"$ {shlex.join(command)}", flush=True)
         # A session of its own: Ctrl-C reaches us, and we end its whole group.
-        process = subprocess.Popen(
+        process = self.process = subprocess.Popen(
             command,
             cwd=cwd or self.build,
             env=self.environ,
@@ -111,6 +120,8 @@ class Runner:
                     chunks.append(chunk)
                     copy_to.write(chunk)
                     copy_to.flush()
+                    if self.quiet:
+                        continue
                     if hide:
                         *lines, pending = (pending + chunk).split(b"\n")
                         shown = [line for line in lines if not line.startswith(hide.encode())]
@@ -134,6 +145,12 @@ class Runner:
             os.killpg(process.pid, signal.SIGTERM)
         reader.join(5)
         return status, b"".join(chunks).decode(errors="replace")
+
+    def stop(self) -> None:
+        """From another thread: ends what runs, and lets nothing begin."""
+        self.stopped = True
+        if self.process:
+            end(self.process)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -359,7 +376,57 @@ TIERS = [
 BY_NAME = {"qemu"}
 
 
+# Each takes one CPU, and no clock: run beside the tiers from packet to mininet, which mostly wait.
+BESIDE = {"law", "lab", "fuzz"}
+WAITING = {"packet", "config", "system", "observe", "fleet", "mininet"}
+
+
 # --- Main --------------------------------------------------------------------
+
+
+class Lane:
+    """Runs tiers one after the other, in a thread of its own if asked."""
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+        self.results: dict[str, Counts] = {}
+        self.times: dict[str, float] = {}
+        self.name, self.started = "build", time.monotonic()
+        self.thread: threading.Thread | None = None
+
+    def begin(self, name: str, about: str) -> None:
+        self.name, self.started = name, time.monotonic()
+        print(f"\n--- {name}: {about}", flush=True)
+
+    def finish(self, counts: Counts) -> None:
+        self.results[self.name] = counts
+        self.times[self.name] = time.monotonic() - self.started
+
+    def run(self, tiers: list[Tier]) -> None:
+        for tier in tiers:
+            if self.runner.stopped:
+                break
+            self.begin(tier.name, tier.about)
+            try:
+                counts = tier.run(self.runner, tier.timeout)
+            except (OSError, subprocess.SubprocessError, ElementTree.ParseError) as error:
+                counts = Counts(failed=1, problems=[f"{tier.name}: {error}"])
+            # With -k, a tier without a match is no surprise.
+            if not self.runner.select and not counts.passed and not counts.failed:
+                counts.fail(f"{tier.name}: nothing ran")
+            self.finish(counts)
+            log = self.runner.results / f"{tier.name}.log"
+            if self.runner.quiet and log.exists():
+                print(log.read_text(errors="replace"))
+            print(f"--- {tier.name}: {counts}, {self.times[tier.name]:.0f} s", flush=True)
+
+    def start(self, tiers: list[Tier]) -> None:
+        self.thread = threading.Thread(target=self.run, args=[tiers])
+        self.thread.start()
+
+    def join(self) -> None:
+        if self.thread:
+            self.thread.join()
 
 
 def build(runner: Runner, pristine: bool) -> bool:
@@ -377,6 +444,33 @@ def build(runner: Runner, pristine: bool) -> bool:
         if status:
             return False
     return True
+
+
+def prepare(lane: Lane, chosen: list[Tier]) -> bool:
+    """Installs packages and builds."""
+    groups = sorted({"build", "test", *(g for tier in chosen for g in tier.packages)})
+    lane.begin("packages", " ".join(groups))
+    if lane.runner.run([str(ROOT / "build-aux/install-deps"), *groups], "packages", 1800)[0]:
+        lane.finish(Counts(failed=1, problems=["build-aux/install-deps"]))
+        return False
+    lane.begin("make", "all that the tests need")
+    if not build(lane.runner, any(t.name in ("packet", "system", "bench") for t in chosen)):
+        lane.finish(Counts(failed=1, problems=["make"]))
+        return False
+    return True
+
+
+def run_lanes(lane: Lane, beside: Lane, chosen: list[Tier]) -> None:
+    waiting = [tier for tier in chosen if tier.name in WAITING]
+    if not waiting:
+        lane.run(chosen)
+        return
+    first = chosen.index(waiting[0])
+    lane.run([tier for tier in chosen[:first] if tier.name not in BESIDE])
+    beside.start([tier for tier in chosen if tier.name in BESIDE])
+    lane.run(waiting)
+    beside.join()
+    lane.run([tier for tier in chosen[first:] if tier.name not in BESIDE | WAITING])
 
 
 def report(times: dict[str, float], results: dict[str, Counts], results_dir: Path) -> int:
@@ -433,44 +527,16 @@ def main() -> int:
     results_dir = build_dir / "build" / "results"
     shutil.rmtree(results_dir, ignore_errors=True)
     results_dir.mkdir(parents=True)
-    runner = Runner(build_dir, results_dir, args.keep, args.k)
-    results: dict[str, Counts] = {}
-    times: dict[str, float] = {}
-
-    name = "build"
-    started = time.monotonic()
+    lane = Lane(Runner(build_dir, results_dir, args.keep, args.k))
+    beside = Lane(Runner(build_dir, results_dir, args.keep, args.k, quiet=True))
     try:
-        groups = sorted({"build", "test", *(g for tier in chosen for g in tier.packages)})
-        print(f"--- packages: {' '.join(groups)}", flush=True)
-        install = [str(ROOT / "build-aux/install-deps"), *groups]
-        ready = runner.run(install, "packages", 1800)[0] == 0
-        if not ready:
-            results["packages"] = Counts(failed=1, problems=["build-aux/install-deps"])
-            times["packages"] = time.monotonic() - started
-        else:
-            print("--- build", flush=True)
-            ready = build(
-                runner, any(tier.name in ("packet", "system", "bench") for tier in chosen)
-            )
-            if not ready:
-                results["make"] = Counts(failed=1, problems=["make"])
-                times["make"] = time.monotonic() - started
-        for tier in chosen if ready else []:
-            name, started = tier.name, time.monotonic()
-            print(f"\n--- {name}: {tier.about}", flush=True)
-            try:
-                counts = tier.run(runner, tier.timeout)
-            except (OSError, subprocess.SubprocessError, ElementTree.ParseError) as error:
-                counts = Counts(failed=1, problems=[f"{name}: {error}"])
-            # With -k, a tier without a match is no surprise.
-            if not args.k and not counts.passed and not counts.failed:
-                counts.fail(f"{name}: nothing ran")
-            results[name] = counts
-            times[name] = time.monotonic() - started
-            print(f"--- {name}: {counts}, {times[name]:.0f} s", flush=True)
+        if prepare(lane, chosen):
+            run_lanes(lane, beside, chosen)
     except Interrupted as reason:
-        results[name] = Counts(failed=1, problems=[f"{name}: {reason}"])
-        times[name] = time.monotonic() - started
+        beside.runner.stop()
+        beside.join()
+        lane.finish(Counts(failed=1, problems=[f"{lane.name}: {reason}"]))
+    results, times = lane.results | beside.results, lane.times | beside.times
     return report(times, results, results_dir)
 
 
