@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
@@ -52,7 +53,10 @@ class Watch:
             sock.connect(f"{host.ovs.rundir}/db.sock")
             sock.sendall(json.dumps(request).encode())
             assert b"result" in sock.recv(65536)
-            self.sockets[sock.fileno()] = sock
+            # Numbers below 1024 are for select(), which OVS's Python takes for TLS.
+            high = fcntl.fcntl(sock.fileno(), fcntl.F_DUPFD_CLOEXEC, 2048)
+            sock.close()
+            self.sockets[high] = socket.socket(fileno=high)
 
     def times(self, timeout: float) -> list[float]:
         """When each host's database has a change."""
