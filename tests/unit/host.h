@@ -58,6 +58,9 @@ struct tcp_spec {
     unsigned int headroom;
 };
 
+/* Ends the program where malloc() gives nothing. */
+void *xmalloc(size_t n);
+
 struct packet *packet_new(uint32_t len, uint32_t headroom);
 struct packet *packet_make(const struct tcp_spec *);
 struct packet *packet_clone(const struct packet *);

@@ -16,6 +16,7 @@ TESTS += \
 	build/unit/test-groups.tap \
 	build/unit/test-handshake.tap \
 	build/unit/test-hostile.tap \
+	build/unit/test-match.tap \
 	build/unit/test-onramp.tap \
 	build/unit/test-pace.tap \
 	build/unit/test-packet.tap \
