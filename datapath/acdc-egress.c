@@ -41,9 +41,8 @@ is_by_timer(const struct acdc_ctx *ctx, const struct acdc_flow *f,
  *
  * A guest whose least RTO is shorter than its peer's delayed ACK sends last
  * segments again that have arrived: by its timer, or as tail loss probes, and
- * the two look alike.  The other end counts what arrives, so its next report
- * tells (as D-SACK tells the guest, RFC 3708), and until an ACK comes the
- * window cannot be changed anyway.  Reset for nothing to one segment, it would
+ * the two look alike.  The next ACK may tell (acdc-doubt.c), and until it
+ * comes the window cannot be changed anyway.  Reset for nothing to one segment, it would
  * wait for that delayed ACK again with each segment that follows. */
 static void
 note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
@@ -62,8 +61,7 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
         acdc_flow_note_delay(ctx, f, params);
     }
     timed_out = is_by_timer(ctx, f, p);
-    if (f->flags & ACDC_F_DOUBT) {
-        acdc_tail_forget_probe(f, timed_out);
+    if (acdc_doubt_is_timer(f)) {
         return;
     }
     f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;     /* Karn's rule. */
@@ -71,7 +69,8 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (timed_out) {
         if ((f->flags & (ACDC_F_CAPABLE | ACDC_F_FIN_GUEST))
             == ACDC_F_CAPABLE) {
-            f->flags |= ACDC_F_DOUBT;
+            /* What a probe was for is not known any more. */
+            acdc_doubt_begin(f, ACDC_DOUBT_TIMER)->tail_probed = false;
         } else {
             acdc_flow_timeout(ctx, f, &facts);
         }
@@ -118,7 +117,7 @@ repeat_data(struct acdc_ctx *ctx, struct acdc_flow *f,
         return;
     }
     if (acdc_unlikely(params->plb) && is_by_timer(ctx, f, p)) {
-        if (f->flags & ACDC_F_DOUBT) {
+        if (acdc_doubt_is_timer(f)) {
             /* Again: it was lost. */
             acdc_flow_plb_suspend(ctx, f);
         }
@@ -169,7 +168,7 @@ follow_data(struct acdc_ctx *ctx, struct acdc_flow *f,
         }
         if (f->flags & ACDC_F_RTT_NEXT) {
             f->flags ^= ACDC_F_RTT_NEXT;
-            if (!(f->flags & ACDC_F_DOUBT) && !is_window_probe(f, p->seq)) {
+            if (!acdc_doubt_is_timer(f) && !is_window_probe(f, p->seq)) {
                 f->flags |= ACDC_F_RTT_PENDING;
                 f->rtt_us = ctx->now_us & 0xffffff;
                 acdc_flow_in(f)->timed_held = false;
@@ -220,7 +219,7 @@ track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
     beyond = p->payload - (f->snd_nxt - snd_nxt);
     if (acdc_unlikely(beyond)) {
         in->tx_beyond += beyond;
-        acdc_law_keep_cut(&in->law);
+        acdc_doubt_note_again(f, beyond);
     }
     return true;
 }

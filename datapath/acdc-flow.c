@@ -216,20 +216,6 @@ acdc_flow_take_first_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
     acdc_flow_time_next(f, 0);
 }
 
-/* Nothing was lost, unless the guest sent again. */
-void
-acdc_flow_fill_hole(const struct acdc_ctx *ctx, struct acdc_flow *f,
-                    const struct acdc_params *params, uint32_t window)
-{
-    struct acdc_facts facts;
-
-    acdc_flow_facts(ctx, f, params, &facts);
-    facts.window = window;
-    if (acdc_law_undo(&acdc_flow_in(f)->law, &facts)) {
-        acdc_flow_in(f)->reorders = true;
-    }
-}
-
 /* An ACK that carries SACK blocks says by them what arrived beyond a hole, and all of
  * it again each time: it counts for as many duplicate ACKs as full segments or blocks
  * that it says (RFC 6675 section 4, IsLost()).  One that says nothing new is no
@@ -268,22 +254,37 @@ void
 acdc_flow_loss(struct acdc_ctx *ctx, struct acdc_flow *f,
                const struct acdc_facts *facts)
 {
-    if (acdc_law_loss(&acdc_flow_in(f)->law, facts)) {
+    struct acdc_flow_more *more = acdc_doubt_begin(f, ACDC_DOUBT_NONE);
+    struct acdc_facts e = *facts;
+
+    e.undo = &more->undo;
+    if (acdc_law_loss(&acdc_flow_in(f)->law, &e)) {
         acdc_flow_time_next(f, facts->window);
         ACDC_COUNT(ctx, CUTS_LOSS, 1);
     }
     ACDC_TRACE_LAW(loss, ctx, f);
+    more->doubt_waits = ACDC_DOUBT_NONE;
+    if (!more->undo.wnd) {
+        acdc_doubt_end(f);
+    }
 }
 
 void
 acdc_flow_timeout(struct acdc_ctx *ctx, struct acdc_flow *f,
                   const struct acdc_facts *facts)
 {
+    struct acdc_flow_more *more = acdc_doubt_begin(f, ACDC_DOUBT_NONE);
     struct acdc_flow_in *in = acdc_flow_in(f);
+    struct acdc_facts e = *facts;
 
     ACDC_COUNT(ctx, TIMEOUTS, 1);
     in->reorders = false;
-    acdc_law_timeout(&in->law, facts);
+    e.undo = &more->undo;
+    acdc_law_timeout(&in->law, &e);
+    more->doubt_waits = ACDC_DOUBT_NONE;
+    if (!more->undo.wnd) {
+        acdc_doubt_end(f);
+    }
     acdc_flow_time_next(f, facts->window);
     if (acdc_unlikely(facts->params->plb)) {
         acdc_flow_plb_suspend(ctx, f);

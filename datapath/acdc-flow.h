@@ -120,8 +120,8 @@ enum {
     ACDC_F_SHRUNK = 1 << 21,        /* The guest was once told a window that
                                      * ends before what it had sent, see
                                      * renumber_ack(). */
-    ACDC_F_DOUBT = 1 << 22,         /* The guest sent again as after a timeout;
-                                     * maybe nothing was lost. */
+    ACDC_F_DOUBT = 1 << 22,         /* Something seems to be lost, and maybe
+                                     * nothing is: acdc-doubt.c. */
     ACDC_F_BOTH_WAYS = 1 << 23,     /* The guest once got data while its own
                                      * was in flight. */
     ACDC_F_SOLICITED = 1 << 24,     /* The last data of the guest's was sent
@@ -302,22 +302,35 @@ struct acdc_on_ramp {
     uint16_t before_us;         /* The pause before it. */
 };
 
-/* And what only the parameters need that few tenants have: 64 bytes, which in
- * userspace take memory only in flows that use them. */
+/* What is in doubt and has not changed the window yet, see acdc-doubt.c. */
+enum acdc_doubt {
+    ACDC_DOUBT_NONE,
+    ACDC_DOUBT_PROBE,           /* Whether a tail probe replaced what was lost. */
+    ACDC_DOUBT_TIMER,           /* Whether the guest's timer expired for a loss. */
+};
+
+/* And what only flows need that seem to lose something, or that have parameters as few
+ * tenants have: 64 bytes, which in userspace take memory only in flows that use them. */
 struct acdc_flow_more {
     struct acdc_plb plb;
     /* acdc-tail.h. */
     uint32_t tail_end;          /* Sequence number after what is kept. */
     uint32_t tail_due;          /* When that is asked for, microseconds. */
     uint32_t tail_una;          /* SND.UNA when that was last put off. */
-    bool tail_kept : 1;         /* Something is kept, which nobody has acknowledged by
+    uint32_t tail_kept : 1;     /* Something is kept, which nobody has acknowledged by
                                  * SACK. */
-    bool tail_probed : 1;       /* With ACDC_F_DOUBT: because of a probe. */
-    bool tail_alone : 1;        /* It was of the only segment in flight. */
-    uint8_t tail_delays : 2;    /* How often the other end already had such a one. */
+    uint32_t tail_delays : 2;   /* How often the other end already had what was the only
+                                 * segment in flight. */
+    /* With ACDC_F_DOUBT, acdc-doubt.c: */
+    uint32_t tail_probed : 1;   /* There was a probe ... */
+    uint32_t tail_alone : 1;    /* ... of such a segment. */
+    uint32_t doubt_waits : 2;   /* enum acdc_doubt. */
+    uint32_t doubt_left : 2;    /* It is over after so many windows of data. */
+    uint32_t again : 23;        /* Bytes sent again since it began, of which the other
+                                 * end has not said that they came twice. */
     struct acdc_timing timing;
     struct acdc_on_ramp on_ramp;
-    uint32_t reserved[1];
+    struct acdc_undo undo;      /* With ACDC_F_DOUBT. */
 };
 
 /* Bytes, with all parts. */

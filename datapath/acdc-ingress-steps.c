@@ -141,24 +141,19 @@ note_prompt_ack(const struct steps *s, uint32_t acked)
     }
 }
 
-/* What was sent and not received is lost, once nothing is under way.  True if
- * that is more than before, or if it is not known. */
-static bool
-note_lost(const struct steps *s)
+/* What was sent and not received is lost, once nothing is under way. */
+static uint16_t
+lost(const struct steps *s)
 {
-    struct acdc_flow_in *in = s->in;
-    const struct acdc_flow *f = s->f;
-    uint16_t lost = lost_units(acdc_flow_tx_total(f) - in->fb_total);
-    bool more;
+    return lost_units(acdc_flow_tx_total(s->f) - s->in->fb_total);
+}
 
-    if (s->report != REPORT_GOOD || s->p->ack != f->snd_nxt
-        || (f->flags & ACDC_F_FIN_GUEST)) {
-        return true;
-    }
-    more = (f->flags & ACDC_F_DUPLICATES)
-           || (int16_t) ((uint32_t) (lost - in->lost) << 1) > 0;
-    in->lost = lost & 0x7fff;
-    return more;
+/* Whether it is no more than before. */
+static bool
+has_arrived(const struct steps *s)
+{
+    return !(s->f->flags & ACDC_F_DUPLICATES)
+           && (int16_t) ((uint32_t) (lost(s) - s->in->lost) << 1) <= 0;
 }
 
 /* For data that is acknowledged for the first time. */
@@ -234,29 +229,33 @@ window_of_data(const struct steps *s)
 
 /* Tells the law what an ACK says. */
 static void
-tell_law(const struct steps *s, uint32_t acked, uint32_t delivered,
-         uint32_t rtt_us, bool loss, bool more_lost)
+tell_law(const struct steps *s, const struct acdc_told *told, uint32_t delivered,
+         uint32_t rtt_us)
 {
     struct acdc_flow *f = s->f;
     struct acdc_facts facts;
 
     acdc_flow_facts(s->ctx, f, s->params, &facts);
     facts.window = window_of_data(s);
-    if ((f->flags & ACDC_F_DOUBT) && (acked || loss)) {
-        acdc_flow_settle_doubt(s->ctx, f, &facts, more_lost);
+    if (f->flags & ACDC_F_DOUBT) {
+        acdc_doubt_settle(s->ctx, f, &facts, s->p, told);
+    }
+    /* While it is in doubt it may still be under way. */
+    if (told->all && !(f->flags & ACDC_F_DOUBT)) {
+        s->in->lost = lost(s) & 0x7fff;
     }
     if (s->timed) {
         acdc_timing_facts(f, &facts);
     }
-    if (acked || s->total || delivered || s->timed) {
-        facts.acked = acked;
+    if (told->acked || s->total || delivered || s->timed) {
+        facts.acked = told->acked;
         facts.delivered = delivered;
         facts.ce = s->ce;
         facts.total = s->total;
         facts.rtt_us = rtt_us;
         law_ack(s->ctx, f, &facts);
     }
-    if (loss) {
+    if (told->loss) {
         acdc_flow_loss(s->ctx, f, &facts);
     }
 }
@@ -271,7 +270,7 @@ process_ack(struct steps *s)
     uint32_t acked = p->ack - f->snd_una, delivered, rtt_us = 0;
     unsigned int kind = 0;
     unsigned int hole = f->dupacks;
-    bool loss, more_lost, pass = false;
+    struct acdc_told told = { .acked = 0 };
 
     if (!is_valid_ack(s)) {
         ACDC_COUNT(s->ctx, ACK_INVALID, 1);
@@ -289,24 +288,26 @@ process_ack(struct steps *s)
     }
     if (acked) {
         take_ack(s, acked);
-        if (hole >= ACDC_DUPTHRESH) {
-            acdc_flow_fill_hole(s->ctx, f, s->params, window_of_data(s));
-        }
+        told.acked = acked;
+        told.filled = hole >= ACDC_DUPTHRESH;
     }
     delivered = bytes_delivered(s, acked, hole, kind & IS_DUPLICATE);
     if (s->report != REPORT_GOOD) {
         go_without_report(s, acked, delivered);
     }
     if (acdc_law_deliver(&s->in->law, delivered)) {
-        pass = !(f->flags & ACDC_F_RTT_NEXT);
+        told.pass = !(f->flags & ACDC_F_RTT_NEXT);
         rtt_us = acdc_flow_sample_rtt(s->ctx, f, s->params,
                                       window_of_data(s));
     }
-    loss = f->snd_nxt != f->snd_una
-           && acdc_flow_shows_loss(s->ctx, f, p, kind & IS_DUPLICATE, pass);
-    more_lost = note_lost(s);
-    if (acked || s->total || delivered || loss || s->timed) {
-        tell_law(s, acked, delivered, rtt_us, loss, more_lost);
+    told.loss = f->snd_nxt != f->snd_una
+                && acdc_flow_shows_loss(s->ctx, f, p, kind & IS_DUPLICATE, told.pass);
+    told.all = s->report == REPORT_GOOD && p->ack == f->snd_nxt
+               && !(f->flags & ACDC_F_FIN_GUEST);
+    told.arrived = told.all && has_arrived(s);
+    if (acked || s->total || delivered || told.loss || s->timed || told.all
+        || (f->flags & ACDC_F_DOUBT)) {
+        tell_law(s, &told, delivered, rtt_us);
     }
     return kind;
 }

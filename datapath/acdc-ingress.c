@@ -96,7 +96,7 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
     in->fb_total = total;
     in->fb_ce = ce;
     in->silent = 0;
-    /* Twins: take_ack(), bytes_delivered(), and note_lost(). */
+    /* Twins: take_ack(), bytes_delivered(). */
     f->snd_una = ack;
     f->active = (uint16_t) ctx->now_ms;
     if (acdc_unlikely(acdc_law_deliver(&in->law, acked))) {
@@ -106,6 +106,7 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
         rtt_us = acdc_flow_sample_rtt(ctx, f, params, left < in->law.wnd
                                                       ? left : in->law.wnd);
     }
+    /* Twin: tell_law(). */
     if (ack == f->snd_nxt) {
         in->lost = lost_units(acdc_flow_tx_total(f) - total) & 0x7fff;
     }

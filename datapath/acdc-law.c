@@ -64,7 +64,6 @@ acdc_law_init(struct acdc_law *l, const struct acdc_facts *e,
 void
 acdc_law_switch(struct acdc_law *l, enum acdc_algorithm alg)
 {
-    acdc_law_keep_cut(l);
     l->alg = (unsigned int) alg & 7;
     memset(l->own, 0, sizeof l->own);
     if (acdc_cc(l) && acdc_cc(l)->init) {
@@ -125,11 +124,54 @@ cut(struct acdc_law *l, const struct acdc_facts *e, enum acdc_cause cause)
     l->in_cut = true;
 }
 
+/* What a loss or a timeout is about to change.  Where one was not settled yet both are
+ * taken back together. */
+static void
+note_undo(const struct acdc_law *l, struct acdc_undo *u)
+{
+    uint32_t wnd = l->wnd / ACDC_UNDO_UNIT;
+
+    if (!u) {
+        return;
+    }
+    if (!u->wnd) {
+        *u = (struct acdc_undo) {
+            .slow_start = l->slow_start && l->ssthresh == ACDC_WINDOW_MAX,
+        };
+    }
+    if (u->wnd < wnd) {
+        u->wnd = (wnd < 1u << 22 ? wnd : (1u << 22) - 1) & 0x3fffff;
+    }
+    u->in_cut = l->in_cut;
+}
+
+/* Marks have cut since: the window stays as it is. */
+static void
+keep_cut(const struct acdc_law *l, struct acdc_undo *u)
+{
+    if (u && u->wnd) {
+        u->wnd = (l->wnd / ACDC_UNDO_UNIT) & 0x3fffff;
+        u->slow_start = false;
+        u->in_cut = true;
+    }
+}
+
+/* 'sum' was reported in this round.  If it is over, alpha has 1 - gain of what it was
+ * before, and so of what a loss added to it. */
+static void
+follow_alpha(const struct acdc_law *l, const struct acdc_facts *e, uint32_t sum)
+{
+    if (e->undo && sum && !acdc_marks_total(l)) {
+        e->undo->alpha = ((uint64_t) e->undo->alpha * (ACDC_FIX_ONE - e->params->gain)
+                          >> ACDC_FIX_SHIFT) & ACDC_UNDO_ALPHA;
+    }
+}
+
 bool
 acdc_law_ack(struct acdc_law *l, const struct acdc_facts *e)
 {
     uint32_t acked = e->acked;
-    uint32_t flight;
+    uint32_t flight, sum = 0;
     bool congested;
 
     if (!acdc_cc(l)) {
@@ -146,19 +188,22 @@ acdc_law_ack(struct acdc_law *l, const struct acdc_facts *e)
     }
     if (acdc_algorithm_has(l->alg, ACDC_CC_MARKS)) {
         acdc_marks_note(l, e->ce, e->total);
+        sum = acdc_marks_total(l);
     }
     flight = e->snd_nxt - e->snd_una;
     flight = acdc_law_note_ack(l, e->params, acdc_law_flight(flight + acked),
                                e->delivered, flight, e->window);
+    follow_alpha(l, e, sum);
 
     /* Asked of every ACK, as an algorithm may learn from it. */
     congested = is_congested(l, e);
-    if (congested && l->in_cut && !l->slow_start && l->undo_wnd) {
-        l->undo_marked = true;
-    }
     if (congested && !l->in_cut) {
         cut(l, e, ACDC_CAUSE_ECN);
+        keep_cut(l, e->undo);
         return true;
+    }
+    if (congested && l->in_loss && e->undo) {
+        e->undo->marked = true;
     }
     if (acked && !l->in_cut && acdc_law_is_limited(l, flight)) {
         grow(l, e, acked);
@@ -175,53 +220,63 @@ set_alpha(struct acdc_law *l, uint32_t alpha)
     }
 }
 
+/* To 1.  By how much is rounded up: taken back, alpha is no more than it was. */
+static void
+raise_alpha(struct acdc_law *l, struct acdc_undo *u)
+{
+    if (u && acdc_algorithm_has(l->alg, ACDC_CC_MARKS)) {
+        uint32_t by = ACDC_FIX_ONE - acdc_marks_alpha(l);
+
+        by = u->alpha + (by * ACDC_UNDO_ALPHA + ACDC_FIX_ONE - 1) / ACDC_FIX_ONE;
+        u->alpha = (by < ACDC_UNDO_ALPHA ? by : ACDC_UNDO_ALPHA) & ACDC_UNDO_ALPHA;
+    }
+    set_alpha(l, ACDC_FIX_ONE);
+}
+
 bool
 acdc_law_loss(struct acdc_law *l, const struct acdc_facts *e)
 {
-    uint32_t wnd = l->wnd / ACDC_UNDO_UNIT;
-    uint32_t alpha = acdc_law_alpha(l);
-    bool first = l->slow_start && l->ssthresh == ACDC_WINDOW_MAX;
     bool was_cut = l->in_cut;
 
     if (!acdc_cc(l) || l->in_loss) {
         return false;
     }
     l->in_loss = true;
-    set_alpha(l, ACDC_FIX_ONE);
+    note_undo(l, e->undo);
+    raise_alpha(l, e->undo);
     if (!was_cut) {
         cut(l, e, ACDC_CAUSE_LOSS);
-    } else if (l->slow_start) {
-        /* A restart from idle; ssthresh has the memory. */
-        return false;
     }
-    l->undo_wnd = (wnd < 1u << 22 ? wnd : (1u << 22) - 1) & 0x3fffff;
-    l->undo_alpha = (alpha * ACDC_UNDO_ALPHA >> ACDC_FIX_SHIFT) & ACDC_UNDO_ALPHA;
-    l->undo_slow_start = first;
-    l->undo_in_cut = was_cut;
     return !was_cut;
 }
 
 bool
 acdc_law_undo(struct acdc_law *l, const struct acdc_facts *e)
 {
-    uint32_t wnd = l->undo_wnd * ACDC_UNDO_UNIT;
-    uint32_t alpha = ((uint32_t) l->undo_alpha << ACDC_FIX_SHIFT) / ACDC_UNDO_ALPHA;
-    bool first = l->undo_slow_start, was_cut = l->undo_in_cut;
-    bool marked = l->undo_marked;
+    uint32_t alpha = acdc_law_alpha(l), more, wnd;
+    struct acdc_undo *u = e->undo;
 
-    if (!l->in_loss || !l->in_cut || l->slow_start || !wnd) {
+    if (!acdc_cc(l) || !u || !u->wnd) {
         return false;
     }
-    acdc_law_avoid(l);
-    l->in_loss = false;
-    l->in_cut = was_cut;
-    set_alpha(l, alpha);
-    l->wnd = l->wnd > wnd ? l->wnd : wnd;
-    if (first) {
+    more = ((uint32_t) u->alpha << ACDC_FIX_SHIFT) / ACDC_UNDO_ALPHA;
+    wnd = u->wnd * ACDC_UNDO_UNIT;
+    u->wnd = 0;
+    set_alpha(l, alpha > more ? alpha - more : 0);
+    l->timed_out = false;
+    if (l->wnd < wnd) {
+        l->wnd = wnd;
+        acdc_law_avoid(l);
+    }
+    if (l->in_loss) {
+        l->in_loss = false;
+        l->in_cut = u->in_cut;
+    }
+    if (u->slow_start) {
         l->slow_start = true;
         l->ssthresh = ACDC_WINDOW_MAX;
     }
-    if (marked && !was_cut) {
+    if (u->marked && !u->in_cut) {
         cut(l, e, ACDC_CAUSE_ECN);
     }
     acdc_law_clamp(l, e);
@@ -236,6 +291,7 @@ acdc_law_timeout(struct acdc_law *l, const struct acdc_facts *e)
     if (!acdc_cc(l)) {
         return;
     }
+    note_undo(l, e->undo);
     /* Not again for data that the timer sent already: ssthresh remembers what
      * the path took before (RFC 5681 section 3.1). */
     if (!l->timed_out) {
@@ -265,6 +321,9 @@ acdc_law_idle(struct acdc_law *l, const struct acdc_facts *e)
 
     if (!acdc_cc(l)) {
         return false;
+    }
+    if (e->undo) {
+        e->undo->wnd = 0;
     }
     if (acdc_cc(l)->pause) {
         acdc_cc(l)->pause(l);

@@ -75,16 +75,6 @@ struct acdc_law {
         uint32_t ssthresh;      /* In slow start: bytes. */
         uint32_t ca_bytes;      /* In congestion avoidance: acknowledged
                                  * towards the next segment of growth. */
-        struct {                /* While in_cut, when there is no growth: what the
-                                 * first loss in it changed.  See
-                                 * acdc_law_undo(). */
-            uint32_t undo_wnd : 22;     /* In units of ACDC_UNDO_UNIT; 0: nothing
-                                         * is to be undone. */
-            uint32_t undo_alpha : 7;
-            uint32_t undo_slow_start : 1;
-            uint32_t undo_in_cut : 1;
-            uint32_t undo_marked : 1;   /* Marks came, too. */
-        };
     };
     union {                     /* 8 bytes, what the algorithm is: */
         acdc_u64_align4 marks;  /* ACDC_CC_MARKS: see acdc_marks_alpha(). */
@@ -104,7 +94,17 @@ ACDC_STATIC_ASSERT(sizeof(struct acdc_law) == 28);
 /* Of the struct of 8 bytes that an algorithm has in acdc_law.own. */
 #define ACDC_CC_STATE __attribute__((__packed__, __may_alias__))
 
-/* Of what acdc_law_undo() needs. */
+/* What a loss or a timeout changed, for acdc_law_undo().  4 bytes, which the caller has
+ * for as long as it may be taken back. */
+struct acdc_undo {
+    uint32_t wnd : 22;          /* The window before, in units of ACDC_UNDO_UNIT; 0:
+                                 * nothing is to be undone. */
+    uint32_t alpha : 7;         /* By so much alpha is higher, in units of 1 /
+                                 * ACDC_UNDO_ALPHA. */
+    uint32_t slow_start : 1;    /* It was the first one. */
+    uint32_t in_cut : 1;        /* Marks had cut, and that held. */
+    uint32_t marked : 1;        /* Marks came while the loss held. */
+};
 #define ACDC_UNDO_UNIT 256
 #define ACDC_UNDO_ALPHA 127             /* An alpha of 1. */
 
@@ -140,6 +140,8 @@ struct acdc_facts {
                                  * be it a single segment. */
     uint32_t salt;              /* Random, not known to the guest, the same in
                                  * all events of a flow. */
+    struct acdc_undo *undo;     /* Of a loss or a timeout that may be taken back;
+                                 * NULL: there is none. */
     /* Of an ACK: */
     uint32_t acked;             /* Bytes that it newly acknowledges. */
     uint32_t delivered;         /* Bytes of which it is the first sign that they
@@ -260,17 +262,6 @@ acdc_law_is_held(const struct acdc_law *l)
     return l->in_cut || l->in_loss;
 }
 
-/* What is in acdc_law.undo_* has no meaning any more: the guest sent again, or what
- * holds is over. */
-static inline void
-acdc_law_keep_cut(struct acdc_law *l)
-{
-    /* A restart from idle leaves in_cut as it is, and has an ssthresh. */
-    if (l->in_cut && !l->slow_start) {
-        l->ca_bytes = 0;
-    }
-}
-
 /* 'delivered' bytes left the network; to be told once for each ACK, before
  * acdc_law_ack().  What holds is over when that is a window of data: not when
  * snd_una gets somewhere, for which a guest could leave a segment out and go on
@@ -285,7 +276,6 @@ acdc_law_deliver(struct acdc_law *l, uint32_t delivered)
         return false;
     }
     l->window_left = 0;
-    acdc_law_keep_cut(l);
     l->in_cut = l->in_loss = false;
     return true;
 }
@@ -408,10 +398,10 @@ acdc_law_usual_ack(struct acdc_law *l, const struct acdc_params *params,
 
 /* Loss inferred.  True if it cut the window. */
 bool acdc_law_loss(struct acdc_law *, const struct acdc_facts *);
-/* What seemed to be lost has arrived.  While the loss holds and the guest sent nothing
- * again takes back what it changed (the response of RFC 4015): the window, which is no
- * smaller than it is now, slow start if nothing had ended that before, and alpha.  If
- * marks came meanwhile, these cut instead.  True if it did. */
+/* What seemed to be lost has arrived.  Takes back what acdc_facts.undo says that loss or
+ * timeout changed (the response of RFC 4015): the window, which is no smaller than it is
+ * now, slow start if nothing had ended that before, and alpha.  If marks came while it
+ * held, these cut instead; if they cut after that, the window stays.  True if it did. */
 bool acdc_law_undo(struct acdc_law *, const struct acdc_facts *);
 /* The guest's retransmission timer expired. */
 void acdc_law_timeout(struct acdc_law *, const struct acdc_facts *);

@@ -77,6 +77,30 @@ acdc_pkt_sacks(const struct acdc_pkt *p, uint32_t seq)
     return false;
 }
 
+uint32_t
+acdc_pkt_came_twice(const struct acdc_pkt *p)
+{
+    const uint8_t *opt = acdc_pkt_tcp(p) + p->sack_ofs;
+    uint32_t left, len, next_left;
+
+    if (!(p->opt_flags & ACDC_O_SACK) || opt[1] < 10) {
+        return 0;
+    }
+    left = acdc_get32(opt + 2);
+    len = acdc_get32(opt + 6) - left;
+    if ((int32_t) len <= 0) {
+        return 0;
+    }
+    if ((int32_t) (left - p->ack) < 0) {
+        return len;
+    }
+    if (opt[1] < 18) {
+        return 0;
+    }
+    next_left = acdc_get32(opt + 10);
+    return left - next_left + (uint64_t) len <= acdc_get32(opt + 14) - next_left ? len : 0;
+}
+
 /* Of (una, nxt], '*n_blocks' blocks. */
 static uint32_t
 sum_sacked(const struct acdc_pkt *p, uint32_t una, uint32_t nxt,

@@ -529,6 +529,9 @@ void acdc_pkt_undress_any(struct acdc_pkt *p, uint16_t exid, uint8_t ecn,
 /* Highest right edge in the SACK option that lies in (una, nxt], or 'una'. */
 uint32_t acdc_pkt_sack_edge(const struct acdc_pkt *p, uint32_t una,
                             uint32_t nxt);
+/* Bytes that its first block says have come twice (D-SACK, RFC 2883 section 4): they are
+ * acknowledged, or in the next block as well. */
+uint32_t acdc_pkt_came_twice(const struct acdc_pkt *p);
 /* Whether it says that 'seq' has arrived. */
 bool acdc_pkt_sacks(const struct acdc_pkt *p, uint32_t seq);
 /* Bytes of (una, nxt] that the SACK option says have arrived. */

@@ -365,6 +365,7 @@ acdc_flow_facts(const struct acdc_ctx *ctx, const struct acdc_flow *f,
         .one_segment = params->small_windows && acdc_flow_is_prompt(f)
                        && (f->flags & ACDC_F_SOLICITED),
         .salt = (uint32_t) (acdc_flow_secret(ctx, f) >> 32),
+        .undo = f->flags & ACDC_F_DOUBT ? &acdc_flow_more_if_any(f)->undo : NULL,
     };
 }
 
@@ -409,9 +410,6 @@ bool acdc_flow_take_excess(struct acdc_ctx *, struct acdc_flow *, uint32_t ack,
  * tells: another window of data was delivered. */
 bool acdc_flow_shows_loss(const struct acdc_ctx *, struct acdc_flow *,
                           const struct acdc_pkt *p, bool duplicate, bool pass);
-/* SND.UNA has passed the hole beyond which there was so much. */
-void acdc_flow_fill_hole(const struct acdc_ctx *, struct acdc_flow *,
-                         const struct acdc_params *, uint32_t window);
 /* Loss was inferred. */
 void acdc_flow_loss(struct acdc_ctx *, struct acdc_flow *,
                     const struct acdc_facts *);
@@ -419,9 +417,46 @@ void acdc_flow_loss(struct acdc_ctx *, struct acdc_flow *,
 void acdc_flow_timeout(struct acdc_ctx *, struct acdc_flow *,
                        const struct acdc_facts *);
 
-/* acdc-tail.c.  An ACK tells whether more was lost, which ACDC_F_DOUBT waits for. */
-void acdc_flow_settle_doubt(struct acdc_ctx *, struct acdc_flow *,
-                            const struct acdc_facts *, bool more_lost);
+/* acdc-doubt.c; the flow's lock held. */
+
+/* Something seems to be lost.  'kind' waits for a verdict, and is stronger than what did. */
+struct acdc_flow_more *acdc_doubt_begin(struct acdc_flow *, enum acdc_doubt kind);
+/* It is over; what was changed stays. */
+void acdc_doubt_end(struct acdc_flow *);
+/* 'bytes' were sent again. */
+static inline void
+acdc_doubt_note_again(struct acdc_flow *f, uint32_t bytes)
+{
+    const uint32_t most = (1 << 23) - 1;
+
+    if (f->flags & ACDC_F_DOUBT) {
+        struct acdc_flow_more *more = acdc_flow_more(f);
+
+        bytes = bytes < most - more->again ? more->again + bytes : most;
+        more->again = bytes & most;
+        more->doubt_left = 2;
+    }
+}
+/* Whether it waits for a verdict on the guest's timer. */
+static inline bool
+acdc_doubt_is_timer(const struct acdc_flow *f)
+{
+    return (f->flags & ACDC_F_DOUBT)
+           && acdc_flow_more_if_any(f)->doubt_waits == ACDC_DOUBT_TIMER;
+}
+
+/* What an ACK says of it. */
+struct acdc_told {
+    uint32_t acked;             /* Bytes that it newly acknowledges. */
+    bool all;                   /* It acknowledges all that was sent ... */
+    bool arrived;               /* ... and reports that all of it arrived. */
+    bool loss;                  /* It shows a loss. */
+    bool filled;                /* SND.UNA has passed a hole that showed one. */
+    bool pass;                  /* Another window of data was delivered. */
+};
+void acdc_doubt_settle(struct acdc_ctx *, struct acdc_flow *,
+                       const struct acdc_facts *, const struct acdc_pkt *,
+                       const struct acdc_told *);
 
 /* acdc-unseen.c: the directions of a connection that go different ways; the flow's
  * lock held. */

@@ -172,7 +172,8 @@ acdc_tail_cut(const struct acdc_pkt *p, uint8_t *data)
 }
 
 /* It goes.  The other end will count it, of what the guest sent the timing says
- * nothing any more (Karn's rule), and the next ACK tells what was lost. */
+ * nothing any more (Karn's rule), and what it is an answer to is in doubt until what is
+ * in flight now and one segment more is delivered (RFC 8985 section 7.4). */
 static void
 probe(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_more *more,
       const struct acdc_pkt *p)
@@ -181,15 +182,21 @@ probe(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_more *more,
 
     ACDC_COUNT(ctx, TAIL_PROBES, 1);
     more->tail_kept = false;
+    more->tail_due = ctx->now_us;
     in->tx_beyond += p->payload;
-    acdc_law_keep_cut(&in->law);
     f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;
     /* What is lost is not known to the byte. */
-    if (!(f->flags & (ACDC_F_DOUBT | ACDC_F_FIN_GUEST))
+    if (!acdc_doubt_is_timer(f) && !(f->flags & ACDC_F_FIN_GUEST)
         && p->payload >= ACDC_LOST_UNIT) {
-        f->flags |= ACDC_F_DOUBT;
+        acdc_doubt_end(f);
+        acdc_doubt_begin(f, ACDC_DOUBT_PROBE);
         more->tail_probed = true;
         more->tail_alone = f->snd_nxt - f->snd_una <= f->mss;
+    }
+    acdc_doubt_note_again(f, p->payload);
+    if (!acdc_law_is_held(&in->law)) {
+        acdc_flow_time_next(f, f->snd_nxt - f->snd_una);
+        more->doubt_left = 1;
     }
 }
 
@@ -250,29 +257,5 @@ acdc_tail(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n)
         if (p->verdict != ACDC_HOLD) {
             give_back(ctx->acdc, ctx->port);
         }
-    }
-}
-
-void
-acdc_flow_settle_doubt(struct acdc_ctx *ctx, struct acdc_flow *f,
-                       const struct acdc_facts *facts, bool more_lost)
-{
-    struct acdc_flow_more *more = acdc_flow_more_if_any(f);
-    bool probed = more && more->tail_probed;
-
-    f->flags &= ~(uint32_t) ACDC_F_DOUBT;
-    if (probed) {
-        more->tail_probed = false;
-    }
-    if (more_lost && probed) {
-        /* What the probe repaired is a loss all the same (RFC 8985 section 7.4). */
-        acdc_flow_in(f)->reorders = false;
-        more->tail_delays -= more->tail_alone && more->tail_delays;
-        acdc_flow_loss(ctx, f, facts);
-    } else if (more_lost) {
-        acdc_flow_timeout(ctx, f, facts);
-    } else if (probed) {
-        ACDC_COUNT(ctx, TAIL_SPURIOUS, 1);
-        more->tail_delays += more->tail_alone && more->tail_delays < 3;
     }
 }

@@ -41,16 +41,4 @@ acdc_tail_note_sack(struct acdc_flow *f, const struct acdc_pkt *p)
     }
 }
 
-/* The guest sends again.  After its timer expired the probe's answer says nothing of
- * the probe alone.  Flow's lock held. */
-static inline void
-acdc_tail_forget_probe(struct acdc_flow *f, bool timed_out)
-{
-    struct acdc_flow_more *more = acdc_flow_more_if_any(f);
-
-    if (more && timed_out) {
-        more->tail_probed = false;
-    }
-}
-
 #endif /* acdc-tail.h */

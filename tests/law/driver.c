@@ -11,6 +11,7 @@ struct driver {
     struct acdc_law law;
     struct acdc_params params;
     struct acdc_facts facts;
+    struct acdc_undo undo;
 };
 
 struct driver *driver_new(void);
@@ -30,7 +31,7 @@ uint32_t driver_ack(struct driver *, uint32_t acked, uint32_t delivered,
 void driver_report(struct driver *, uint32_t net_rtt_us, uint32_t queue_us);
 uint32_t driver_loss(struct driver *);
 uint32_t driver_undo(struct driver *);
-void driver_sent_again(struct driver *);
+void driver_settle(struct driver *);
 void driver_timeout(struct driver *);
 uint32_t driver_idle(struct driver *);
 uint32_t driver_wnd(const struct driver *);
@@ -46,6 +47,7 @@ driver_new(void)
         abort();
     }
     d->facts.params = &d->params;
+    d->facts.undo = &d->undo;
     return d;
 }
 
@@ -165,10 +167,11 @@ driver_undo(struct driver *d)
     return acdc_law_undo(&d->law, &d->facts);
 }
 
+/* It was a loss: nothing is to be undone any more. */
 void
-driver_sent_again(struct driver *d)
+driver_settle(struct driver *d)
 {
-    acdc_law_keep_cut(&d->law);
+    d->undo.wnd = 0;
 }
 
 void

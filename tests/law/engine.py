@@ -97,8 +97,8 @@ class Engine:
     def undo(self) -> bool:
         return bool(self._call("undo"))
 
-    def sent_again(self) -> None:
-        self._call("sent_again")
+    def settle(self) -> None:
+        self._call("settle")
 
     def timeout(self) -> None:
         self._call("timeout")

@@ -27,10 +27,12 @@ What the description leaves open is read as follows.
   window stays.  Either way the cut is held.  The coin is a function of snd_nxt
   and of a number of the flow's own, and of alpha in fixed point, bit for bit as
   the engine has it: 'alpha_bits' is the engine's, which is compared by itself.
-- Undo (RFC 4015): until the cut that holds at a loss is over, and if that loss was
-  first in its hold, it can be taken back, with what it did to alpha.  What is kept for that is rounded down: the window to 256
-  bytes, alpha to 1/127.  Slow start comes back if it was the first one.  Marks that came
-  meanwhile then cut, unless the hold is one of marks.
+- Undo (RFC 4015): until it is settled that something was lost, what losses and timeouts
+  changed can be taken back: the window, and slow start if it was the first one.  The window
+  is kept in units of 256 bytes, rounded down.  What was added to alpha is kept in units of
+  1/127, rounded up; when a round ends it shrinks as alpha does, rounded down, and is then
+  taken from alpha.  Marks that came while the loss held then cut, unless the hold is one
+  of marks.  If marks have cut since, the window stays.  A restart after idle settles it.
 - Slow start is a state, which a timeout or a restart begins and ssthresh or a cut
   ends; congestion avoidance has no ssthresh.
 - Restart after idle: at most the initial window; slow start to 3/4 of the window
@@ -41,7 +43,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isqrt
+from math import ceil, isqrt
 
 WINDOW_MAX = 1 << 30
 LARGE_ROUND = 1 << 21
@@ -73,13 +75,13 @@ def flight(n: int) -> int:
 
 @dataclass
 class Undo:
-    """What a loss changed."""
+    """What losses and timeouts changed."""
 
-    wnd: int
-    alpha: int  # Of ONE.
     first: bool  # Slow start that nothing had ended before.
-    held: bool  # By marks, already.
-    marked: bool = False  # Since.
+    wnd: int = 0
+    alpha: int = 0  # By how much it is higher, of 127.
+    held: bool = False  # By marks, when the last one came.
+    marked: bool = False  # While it held.
 
 
 @dataclass
@@ -195,11 +197,13 @@ class Law:
                 alpha = (1 - gain) * self.alpha + gain * fraction
                 self.alpha = Fraction(round(alpha * PRECISION), PRECISION)
                 self.rounds += 1
+                if self.undoes:
+                    self.undoes.alpha = int(self.undoes.alpha * (1 - gain))
             self.round_marked = self.round_total = Fraction(0)
             self.round_end = window
             self.most_in_flight = flight(self.nxt - self.una)
         if self.cut_end is not None and self.delivered > self.cut_end:
-            self.cut_end = self.undoes = None
+            self.cut_end = None
         if self.loss_end is not None and self.delivered > self.loss_end:
             self.loss_end = None
         congested = self.congested(marked)
@@ -209,8 +213,12 @@ class Law:
             self.cut(True, window)
             if self.loss_end is not None:
                 self.loss_end = window
+            if self.undoes and self.undoes.wnd:
+                self.undoes.wnd = int(self.wnd) // 256 * 256
+                self.undoes.first = False
+                self.undoes.held = True
             return True
-        if congested and self.undoes and self.held:
+        if congested and self.undoes and self.loss_end is not None:
             self.undoes.marked = True
         if acked and not self.held and self.limited(most):
             self.grow(acked)
@@ -241,21 +249,25 @@ class Law:
             self.acked_in_avoidance -= int(self.wnd)
             self.wnd += self.mss
 
+    def note_undo(self) -> Undo:
+        if not self.undoes or not self.undoes.wnd:
+            self.undoes = Undo(self.slow_start and self.threshold == WINDOW_MAX)
+        self.undoes.wnd = max(self.undoes.wnd, int(self.wnd) // 256 * 256)
+        self.undoes.held = self.held
+        return self.undoes
+
     def loss(self) -> bool:
         if self.loss_end is not None:
             return False
-        first = self.slow_start and self.threshold == WINDOW_MAX
-        alpha = (self.alpha_bits * 127 >> 20 << 20) // 127
-        undoes = Undo(int(self.wnd) // 256 * 256, alpha, first, self.held)
+        undoes = self.note_undo()
+        undoes.alpha = min(127, undoes.alpha + ceil(Fraction(127 * (ONE - self.alpha_bits), ONE)))
         self.alpha = Fraction(1)
         self.rounds = 0
         self.coarse = False
         if self.cut_end is not None:
             self.loss_end = self.cut_end
-            self.undoes = None if self.slow_start else undoes
             return False
         self.cut()
-        self.undoes = undoes
         self.loss_end = self.cut_end
         return True
 
@@ -264,27 +276,34 @@ class Law:
         if not was or not was.wnd:
             return False
         window = self.window()
-        self.alpha_bits = was.alpha
-        self.alpha = Fraction(was.alpha, ONE)
+        self.alpha_bits = max(0, self.alpha_bits - was.alpha * ONE // 127)
+        self.alpha = Fraction(self.alpha_bits, ONE)
         self.rounds = 0
         self.coarse = False
-        self.wnd = max(self.wnd, Fraction(was.wnd))
-        self.loss_end = None
-        self.acked_in_avoidance = 0
+        self.below_floor = False
+        if self.wnd < was.wnd:
+            self.wnd = Fraction(was.wnd)
+            self.slow_start = False
+            self.acked_in_avoidance = 0
         if was.first:
             self.slow_start = True
             self.threshold = Fraction(WINDOW_MAX)
-        if not was.held:
-            self.cut_end = None
-            if was.marked:
-                self.cut(True, window)
+        if self.loss_end is not None:
+            if was.held:
+                self.cut_end = self.loss_end
+            else:
+                self.cut_end = None
+            self.loss_end = None
+        if was.marked and not was.held:
+            self.cut(True, window)
         self.clamp()
         return True
 
-    def sent_again(self) -> None:
+    def settle(self) -> None:
         self.undoes = None
 
     def timeout(self) -> None:
+        self.note_undo()
         end = max(self.window(), self.loss_end or 0, self.cut_end or 0)
         if not self.below_floor:
             self.threshold = max(self.wnd / 2, Fraction(2 * self.mss))
@@ -292,19 +311,19 @@ class Law:
         self.wnd = Fraction(self.mss)
         self.below_floor = True
         self.most_in_flight = 64
-        self.cut_end = self.undoes = None
+        self.cut_end = None
         self.loss_end = end
         self.clamp()
 
     def idle(self) -> bool:
         restart = self.params.initial_window * self.mss
+        self.undoes = None
         if self.wnd <= restart:
             return False
         before = self.wnd
         most = self.wnd * 3 / 4
         self.threshold = max(self.threshold, most) if self.slow_start else most
         self.slow_start = True
-        self.undoes = None
         self.wnd = Fraction(restart)
         self.most_in_flight = 64
         self.clamp()

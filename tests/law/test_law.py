@@ -36,7 +36,7 @@ BETAS = [Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(1)]
 GAINS = [Fraction(1, 16), Fraction(1, 4), Fraction(1, 256), Fraction(1), Fraction(3, 1 << 20)]
 EVENTS = [
     "round", "round", "round", "send", "send", "ack", "ack", "ack", "part", "feedback",
-    "loss", "loss", "undo", "undo", "again", "timeout", "idle", "policy", "prompt",
+    "loss", "loss", "undo", "undo", "settle", "timeout", "idle", "policy", "prompt",
 ]  # fmt: skip
 # The model's own rounding, times any window.
 EPSILON = Fraction(1, 1 << 100)
@@ -170,6 +170,7 @@ class Pair:
     def undo(self) -> None:
         before = self.model.wnd
         was = self.model.undoes
+        self.model.alpha_bits = self.engine.alpha
         undone = self.model.undo()
         self._env()
         assert self.engine.undo() == undone
@@ -240,9 +241,9 @@ class Pair:
                 self.loss()
             elif name == "undo":
                 self.undo()
-            elif name == "again":
-                self.model.sent_again()
-                self.engine.sent_again()
+            elif name == "settle":
+                self.model.settle()
+                self.engine.settle()
             elif name == "timeout" and in_flight:
                 self.timeout()
             elif name == "idle" and not in_flight:

@@ -401,6 +401,24 @@ def test_a_cut_stays_if_the_guest_sent_again(
     assert late.fill(again=not more, segments=4)["wnd"] < 0.6 * late.before["wnd"]
 
 
+@capable
+def test_what_came_twice_takes_a_cut_back(wire: Wire, ip: Encap, capable: bool) -> None:
+    """The guest sent again what was only late: its peer says so by D-SACK (RFC 3708)."""
+    c = governed(wire, ip, capable)
+    late = Overtaken(c, True)
+    first = late.first // c.mss
+    late.tell()
+    late.again()
+    assert late.fill(again=True, segments=10)["wnd"] < 0.6 * late.before["wnd"]
+    ack = c.guest_isn + 1 + c.guest_acked
+    fb = (c.fb_ecn, late.first + 11 * c.mss) if capable else None
+    wire.ingress(c.from_peer(ack=ack, options=sack(c, (first, first + 1)), fb=fb))
+    after = c.info()
+    assert after["wnd"] >= late.before["wnd"] - 256
+    if capable:
+        assert after["alpha"] <= late.before["alpha"]
+
+
 def test_marks_count_where_a_cut_is_taken_back(wire: Wire, ip: Encap) -> None:
     c = governed(wire, ip, True)
     n = Counted(wire)

@@ -324,6 +324,72 @@ test_delayed(void)
     sim_done(&s);
 }
 
+/* The ACK was on its way when the probe left.  'more': the guest goes on. */
+static void
+test_crossing(const struct how *how, bool more)
+{
+    struct tcp_spec spec;
+    struct packet *kept, *probe, *wire;
+    uint32_t tail, before;
+    struct sim s;
+
+    begin(&s, how);
+    before = sim_info_of(&s, 0).alpha;
+    packet_free_list(keep(&s, DATA, MSS, true));
+    tail = s.guest[0].snd_nxt;
+    kept = keep(&s, LAST, 700, true);
+    spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
+    wire = sim_egress(&s, 1, packet_make(&spec));
+    probe = ask(&s, kept);
+    ok(is_sent(probe), "a probe, when the ACK is on its way");
+    s.now += RTT_US * 500;
+    packet_free_list(sim_ingress(&s, 0, wire));
+    is_u64(sim_counter(&s, 0, ACDC_C_CUTS_LOSS), 0, "which says nothing of it");
+    if (more) {
+        packet_free_list(keep(&s, DATA, MSS, true));
+    }
+    packet_free_list(sim_ingress(&s, 1, probe));
+    s.now += RTT_US * 500;
+    if (how->no_sack) {
+        packet_free_list(sim_ack(&s, 1));
+    } else {
+        sack(&s, s.guest[1].rcv_nxt - more * MSS, tail, tail + 700);
+    }
+    is_u64(sim_counter(&s, 0, ACDC_C_TAIL_SPURIOUS), 1, "the next ACK says that both arrived");
+    is_u64(sim_counter(&s, 0, ACDC_C_CUTS_LOSS), 0, "no loss");
+    ok(sim_info_of(&s, 0).alpha <= before, "alpha stays");
+    packet_free_list(keep(&s, DATA, MSS, true));
+    packet_free_list(sim_ack(&s, 1));
+    is_u64(sim_counter(&s, 0, ACDC_C_CUTS_LOSS), 0, "nor later");
+    done(&s, 2);
+}
+
+/* The probe is of use, and its ACK is lost: the next one that is of later data tells. */
+static void
+test_repaired(void)
+{
+    struct tcp_spec spec;
+    struct packet *p;
+    struct sim s;
+
+    begin(&s, &usual);
+    packet_free_list(kept_of(&s, send(&s, DATA, MSS), true));
+    p = ask(&s, keep(&s, LAST, 700, false));
+    packet_free_list(sim_ingress(&s, 1, p));
+    packet_free_list(keep(&s, DATA, MSS, true));
+    s.now += RTT_US * 1000;
+    spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
+    packet_free_list(keep(&s, DATA, MSS, true));
+    packet_free_list(sim_send(&s, 1, &spec));
+    is_u64(sim_counter(&s, 0, ACDC_C_CUTS_LOSS), 1, "later data is acknowledged: a loss");
+    is_u64(sim_counter(&s, 0, ACDC_C_TAIL_SPURIOUS), 0, "and no needless probe");
+    packet_free_list(sim_ack(&s, 1));
+    packet_free_list(keep(&s, DATA, MSS, true));
+    packet_free_list(sim_ack(&s, 1));
+    is_u64(sim_counter(&s, 0, ACDC_C_CUTS_LOSS), 1, "once");
+    sim_done(&s);
+}
+
 /* The probe is lost, too. */
 static void
 test_timeout(void)
@@ -507,6 +573,11 @@ main(void)
     test_needless();
     test_window();
     test_delayed();
+    test_crossing(&usual, false);
+    test_crossing(&usual, true);
+    test_crossing(&v6, true);
+    test_crossing(&no_sack, false);
+    test_repaired();
     test_timeout();
     test_gso(false);
     test_gso(true);

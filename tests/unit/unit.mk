@@ -8,6 +8,7 @@
 
 TESTS += \
 	build/unit/test-arena.tap \
+	build/unit/test-doubt.tap \
 	build/unit/test-ends.tap \
 	build/unit/test-escape-data.tap \
 	build/unit/test-escape-search.tap \
