@@ -76,9 +76,12 @@ acdc_doubt_settle(struct acdc_ctx *ctx, struct acdc_flow *f,
     /* Where the network sends twice that says nothing. */
     uint32_t twice = f->flags & ACDC_F_DUPLICATES ? 0 : acdc_pkt_came_twice(p);
     bool filled = told->filled && !again;
+    /* Of less than a unit of acdc_flow_in.lost the counts say nothing. */
+    bool arrived = told->arrived
+                   && (!more->tail_probed || again >= ACDC_LOST_UNIT);
 
     more->again = (again > twice ? again - twice : 0) & 0x7fffff;
-    if (told->arrived || filled || (again && !more->again)) {
+    if (arrived || filled || (again && !more->again)) {
         acquit(ctx, f, more, facts, filled);
         return;
     }

@@ -185,11 +185,11 @@ probe(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_more *more,
     more->tail_due = ctx->now_us;
     in->tx_beyond += p->payload;
     f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;
-    /* What is lost is not known to the byte. */
-    if (!acdc_doubt_is_timer(f) && !(f->flags & ACDC_F_FIN_GUEST)
-        && p->payload >= ACDC_LOST_UNIT) {
+    if (!acdc_doubt_is_timer(f) && !(f->flags & ACDC_F_FIN_GUEST)) {
         acdc_doubt_end(f);
-        acdc_doubt_begin(f, ACDC_DOUBT_PROBE);
+        /* What is lost is not known to the byte.  So little costs no window. */
+        acdc_doubt_begin(f, p->payload < ACDC_LOST_UNIT ? ACDC_DOUBT_NONE
+                                                        : ACDC_DOUBT_PROBE);
         more->tail_probed = true;
         more->tail_alone = f->snd_nxt - f->snd_una <= f->mss;
     }

@@ -364,6 +364,38 @@ test_crossing(const struct how *how, bool more)
     done(&s, 2);
 }
 
+/* Less than the counts tell apart: only D-SACK does, and no window is cut.  'lost': or
+ * it was of use. */
+static void
+test_byte(bool lost)
+{
+    struct packet *kept, *probe;
+    struct sim s;
+    uint32_t tail;
+
+    begin(&s, &usual);
+    tail = s.guest[0].snd_nxt;
+    kept = keep(&s, LAST, 1, !lost);
+    probe = ask(&s, kept);
+    ok(is_sent(probe), "a byte is probed");
+    packet_free_list(sim_ingress(&s, 1, probe));
+    s.guest[1].rcv_nxt = s.guest[0].snd_nxt;
+    s.now += RTT_US * 1000;
+    if (lost) {
+        packet_free_list(sim_ack(&s, 1));
+    } else {
+        sack(&s, tail + 1, tail, tail + 1);
+    }
+    is_u64(sim_counter(&s, 0, ACDC_C_TAIL_SPURIOUS), !lost, "needless or not");
+    kept = keep(&s, LAST, 1, true);
+    ok(kept && (kept->release - s.now >= 50 * SIM_MS) == !lost,
+       "the next one comes later if that was needless");
+    packet_free_list(kept);
+    packet_free_list(sim_ack(&s, 1));
+    is_u64(sim_counter(&s, 0, ACDC_C_CUTS_LOSS), 0, "no window is cut");
+    done(&s, 1);
+}
+
 /* The probe is of use, and its ACK is lost: the next one that is of later data tells. */
 static void
 test_repaired(void)
@@ -577,6 +609,8 @@ main(void)
     test_crossing(&usual, true);
     test_crossing(&v6, true);
     test_crossing(&no_sack, false);
+    test_byte(false);
+    test_byte(true);
     test_repaired();
     test_timeout();
     test_gso(false);
