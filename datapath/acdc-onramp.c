@@ -70,7 +70,8 @@ acdc_on_ramp_end(const struct acdc_ctx *ctx, const struct acdc_flow *f)
         left = 0;
     }
     in->paused = left;
-    return ctx->now + left * (uint64_t) 1000;
+    /* For all that waits it is the same time, to the nanosecond: they leave in order. */
+    return left ? (acdc_div64(ctx->now, 1000) + left) * 1000 : ctx->now;
 }
 
 void

@@ -135,6 +135,81 @@ test_corrected(void)
     is_u64(settle(T, 100), 0, "what is below the threshold makes none");
 }
 
+/* As round_trip(), but the ACK comes 'guest' us after the data. */
+static uint64_t
+late_ack(struct sim *s, uint32_t there, uint32_t guest)
+{
+    struct packet *p = sim_on_wire(s, 0, MSS);
+    uint64_t held = p->release ? p->release - s->now : 0;
+
+    p->release = 0;
+    s->now += held + there * (uint64_t) US;
+    packet_free_list(sim_ingress(s, 1, p));
+    s->guest[1].rcv_nxt = s->guest[0].snd_nxt;
+    s->now += guest * (uint64_t) US;
+    p = sim_on_wire(s, 1, 0);
+    s->now += 20 * US;
+    packet_free_list(sim_ingress(s, 0, p));
+    return held / US;
+}
+
+/* A guest that its hypervisor does not run for 100 ms, paths that change, reports that are
+ * lost: no pause is longer than it has to be, and data goes on. */
+static void
+test_changes(void)
+{
+    enum { GUEST = 100000, LONGER = 2000 };
+    uint64_t worst = 0, pauses, held;
+    struct packet *p;
+    struct sim s;
+    int i;
+
+    begin(&s, ACDC_ALG_DCTCP, true);
+    for (i = 0; i < 10; i++) {
+        held = late_ack(&s, 20, i % 2 ? GUEST : 0);
+        worst = held > worst ? held : worst;
+    }
+    is_u64(worst, 0, "a far guest that does not run makes no pause");
+    late_ack(&s, 20 + 300, GUEST);
+    is_u64(late_ack(&s, 20, 0), 300 - T, "nor a longer one");
+    round_trip(&s, 20 + 300, 20);
+    s.now += GUEST * (uint64_t) US;
+    is_u64(round_trip(&s, 20, 20), 0, "the sending guest's own time is not added");
+
+    /* For so long as the least may be of the path that was. */
+    worst = 0;
+    s.now += 20000 * SIM_MS;
+    round_trip(&s, 20, 20);
+    pauses = sim_counter(&s, 0, ACDC_C_ON_RAMP_PAUSES);
+    for (i = 0; i < 6000; i++) {
+        held = round_trip(&s, 20 + LONGER, 20);
+        worst = held > worst ? held : worst;
+    }
+    ok(worst >= LONGER - T && worst < LONGER * 5 / 4,
+       "a path that is longer is a queue, %"PRIu64" us", worst);
+    ok(sim_counter(&s, 0, ACDC_C_ON_RAMP_PAUSES) > pauses, "it is counted");
+    is_u64(round_trip(&s, 20 + LONGER, 20), 0, "for 16 s at most");
+    for (i = 0, worst = 0; i < 100; i++) {
+        held = round_trip(&s, 20, 20);
+        worst = held > worst ? held : worst;
+    }
+    is_u64(worst, 0, "one that is shorter makes no pause");
+    is_u64(sim_counter(&s, 0, ACDC_C_REPORTS_CLOCK), 0, "nor is that a clock's doing");
+
+    round_trip(&s, 20 + 300, 20);
+    pauses = sim_counter(&s, 0, ACDC_C_REPORTS);
+    for (i = 0, worst = 0; i < 100; i++) {
+        p = sim_on_wire(&s, 0, MSS);
+        held = p->release ? (p->release - s.now) / US : 0;
+        worst = i && held > worst ? held : worst;
+        s.now += (held + 40) * US;
+        packet_free(p);
+    }
+    is_u64(worst, 0, "where reports are lost there is the pause that was, and no other");
+    is_u64(sim_counter(&s, 0, ACDC_C_REPORTS), pauses, "as was counted");
+    sim_done(&s);
+}
+
 /* ACKs, reports and what is no connection's data do not wait. */
 static void
 test_others(void)
@@ -155,6 +230,31 @@ test_others(void)
     p = sim_egress(&s, 0, packet_make(&spec));
     is_u64(p->release - s.now, 250 * US, "a FIN does");
     packet_free_list(p);
+    sim_done(&s);
+}
+
+/* What waits leaves in the order in which it came. */
+static void
+test_order(void)
+{
+    uint64_t release = 0;
+    unsigned int i, n = 0, back = 0;
+    struct packet *p;
+    struct sim s;
+
+    begin(&s, ACDC_ALG_DCTCP, true);
+    round_trip(&s, 20, 20);
+    round_trip(&s, 500, 20);
+    for (i = 0; i < 100; i++) {
+        p = sim_on_wire(&s, 0, MSS);
+        back += p->release < release;
+        n += p->release > s.now;
+        release = p->release;
+        packet_free(p);
+        s.now += 1211;
+    }
+    is_u64(n, 100, "all wait");
+    is_u64(back, 0, "and none leaves before the one before it");
     sim_done(&s);
 }
 
@@ -226,7 +326,9 @@ main(void)
     test_pause(ACDC_ALG_DCTCP);
     test_bounds();
     test_corrected();
+    test_changes();
     test_others();
+    test_order();
     test_pace();
     test_off();
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
