@@ -68,6 +68,7 @@ ACDC_COUNTER(TAIL_NO_ROOM,      "tail_no_room",      "last segments not kept for
 ACDC_COUNTER(TIMED,             "timed",             "data packets marked for the other end to report when they came")
 ACDC_COUNTER(REPORTS,           "reports",           "reports of such packets, from which the network's delay was taken")
 ACDC_COUNTER(REPORTS_IGNORED,   "reports_ignored",   "reports of other packets than the last marked one, or of impossible times")
+ACDC_COUNTER(REPORTS_CLOCK,     "reports_clock",     "of the reports taken, those that say that a clock was set, or is not synchronized although acdc-clock says so")
 
 /* On-Ramp. */
 ACDC_COUNTER(ON_RAMP_PAUSES,    "on_ramp_pauses",    "pauses of a connection's data, as its one-way delay was beyond on_ramp")

@@ -97,13 +97,24 @@ queueing(struct acdc_timing *t, uint32_t apart, uint32_t beyond, bool first)
     return apart - t->base;
 }
 
+/* Whether a clock was set since the last report, for certain: the way would be longer than
+ * the round trip, 'rtt', or the least one longer than the least round trip. */
+static bool
+clock_was_set(const struct acdc_timing *t, uint32_t apart, uint32_t rtt)
+{
+    int32_t more = (int32_t) (apart - t->base);
+
+    return t->rtt_us && (more > (int32_t) (rtt + ACDC_TIMING_SLACK_US)
+                         || more < -(int32_t) (min_rtt_us(t) + ACDC_TIMING_SLACK_US));
+}
+
 bool
 acdc_timing_take(struct acdc_ctx *ctx, struct acdc_flow *f,
                  const struct acdc_params *params, const struct acdc_pkt *p)
 {
     struct acdc_timing *t = acdc_flow_timing(f);
     uint32_t mark_ago, clock, elapsed, rtt, apart, beyond, before;
-    bool first;
+    bool first, stated, set;
 
     if (!t) {
         return false;
@@ -119,13 +130,17 @@ acdc_timing_take(struct acdc_ctx *ctx, struct acdc_flow *f,
     t->marked = false;
     first = !t->rtt_us;
     before = t->delay_us;
+    apart = clock - (clock_us(ctx) - elapsed);
+    set = clock_was_set(t, apart, rtt);
     note_rtt(t, ctx->now_ms, rtt);
     beyond = rtt - min_rtt_us(t);
-    apart = clock - (clock_us(ctx) - elapsed);
     t->delay_us = queueing(t, apart, beyond, first) & 0xffffff;
     /* All of it, if the clocks are said to be synchronized and may be. */
-    t->synced = acdc_a32_read(&ctx->acdc->clock_synced)
-                && apart + ACDC_TIMING_SLACK_US <= rtt + 2 * ACDC_TIMING_SLACK_US;
+    stated = acdc_a32_read(&ctx->acdc->clock_synced);
+    t->synced = stated && apart + ACDC_TIMING_SLACK_US <= rtt + 2 * ACDC_TIMING_SLACK_US;
+    if (set || stated != t->synced) {
+        ACDC_COUNT(ctx, REPORTS_CLOCK, 1);
+    }
     if (t->synced) {
         t->delay_us = ((int32_t) apart > 0 ? apart : 0) & 0xffffff;
     }

@@ -25,7 +25,7 @@ VLOG_DEFINE_THIS_MODULE(netlink_acdc);
 BUILD_ASSERT_DECL(sizeof(struct acdc_stats) == 32);
 BUILD_ASSERT_DECL(sizeof(struct acdc_tenant_stats)
                   == ROUND_UP(ACDC_NAME_LEN + sizeof(struct acdc_params) + 36,
-                              8) + 600);
+                              8) + 608);
 BUILD_ASSERT_DECL(sizeof(struct acdc_port_info) == 140);
 BUILD_ASSERT_DECL(sizeof(struct acdc_flow_info) == 260);
 #endif

@@ -189,7 +189,9 @@ test_synced(void)
 {
     struct acdc_config config;
     struct acdc_facts e;
+    uint32_t worst = 0;
     struct sim s;
+    int i;
 
     begin(&s, true, true);
     s.clock[0] = s.clock[1] = UINT64_C(1700000000000000000);
@@ -204,6 +206,7 @@ test_synced(void)
     e = facts(&s);
     is_u64(e.owd_us, 125, "all of it");
     is_u64(e.queue_us, 100, "and what is beyond the least");
+    is_u64(sim_counter(&s, 0, ACDC_C_REPORTS_CLOCK), 0, "no clock is wrong");
 
     /* They only say so. */
     s.clock[1] += 5000 * US;
@@ -211,6 +214,20 @@ test_synced(void)
     e = facts(&s);
     is_u64(e.owd_us, 0, "what cannot be is not taken for a delay");
     is_u64(e.queue_us, 100, "but what the round trip bears out is");
+    is_u64(sim_counter(&s, 0, ACDC_C_REPORTS_CLOCK), 1, "it is counted");
+
+    /* They drift apart, by 50 ppm, until they no longer are. */
+    s.clock[1] -= 5000 * US;
+    round_trip(&s, 25, 100, 10);
+    for (i = 0; i < 2000; i++) {
+        s.now += SIM_MS;
+        s.clock[1] += SIM_MS / 20000;
+        round_trip(&s, 25, 100, 10);
+        worst = facts(&s).owd_us > worst ? facts(&s).owd_us : worst;
+    }
+    ok(worst <= 25 + 10 + 16, "no delay is longer than the round trip: %u us", worst);
+    ok(sim_counter(&s, 0, ACDC_C_REPORTS_CLOCK) > 1000, "this is counted, too");
+    is_u64(facts(&s).queue_us, 0, "and makes no queue");
     sim_done(&s);
 }
 
@@ -229,6 +246,7 @@ test_clocks(void)
         worst[0] = facts(&s).queue_us > worst[0] ? facts(&s).queue_us : worst[0];
     }
     is_u64(worst[0], 0, "a clock that is set makes no delay where there is none");
+    is_u64(sim_counter(&s, 0, ACDC_C_REPORTS_CLOCK), 10, "it is counted");
     for (i = 0; i < 20000; i++) {
         uint32_t queue = i % 5 ? 0 : 100;
         uint64_t before = s.now;
@@ -244,6 +262,7 @@ test_clocks(void)
     }
     is_u64(worst[1], 0, "nor do clocks that drift apart");
     ok(least >= 99, "nor do they hide one: %u us", least);
+    is_u64(sim_counter(&s, 0, ACDC_C_REPORTS_CLOCK), 10, "that is none that was set");
     sim_done(&s);
 }
 
