@@ -18,7 +18,7 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Packet, Raw
 
-from acdc_scapy import KIND, Capability, Feedback
+from acdc_scapy import KIND, Capability, Feedback, Report
 from acdc_scapy import option as acdc_option
 
 GUEST_MAC, PEER_MAC = "02:00:00:00:00:01", "02:00:00:00:00:02"
@@ -32,6 +32,7 @@ RES_FACK = 0x08
 RES_ECN_SHIFT = 1
 CAP_NOT_ECT = 1
 CAP_RESUME = 2
+CAP_TIMING = 4
 RES_NOT_MARKED = CE << RES_ECN_SHIFT
 RES_AE = 0x01
 
@@ -51,6 +52,11 @@ def capability(version: int = VERSION, flags: int = 0) -> Option:
 
 def feedback(ecn_bytes: int, total_bytes: int) -> Option:
     return acdc_option(Feedback(ecn_bytes=ecn_bytes % MOD, total_bytes=total_bytes % MOD))
+
+
+def report(ecn_bytes: int, total_bytes: int, mark: int, ago_us: int, clock_us: int) -> Option:
+    counts = {"ecn_bytes": ecn_bytes % MOD, "total_bytes": total_bytes % MOD}
+    return acdc_option(Report(**counts, mark=mark, ago_us=ago_us, clock_us=clock_us % MOD))
 
 
 @dataclass(frozen=True)
@@ -186,6 +192,11 @@ class Segment:
         body = self._ours(12)
         ecn_bytes, total_bytes = struct.unpack("!II", body) if body else (0, 0)
         return (ecn_bytes, total_bytes) if body else None
+
+    @property
+    def report(self) -> Report | None:
+        body = self._ours(20)
+        return Report(EXID + body) if body else None
 
     @property
     def has_acdc(self) -> bool:
