@@ -58,6 +58,11 @@ RUN = Path(__file__).resolve().parent / "run"
         ("dumbbell --acdc --rule '10 remote=10.0.0.9/32 betta=1'", "'betta=1'", "algorithm, beta"),
         ("dumbbell --plain --tenant beta=1", "--tenant", "--acdc"),
         ("dumbbell --acdc --stock", "--stock", "--plain"),
+        ("dumbbell --plain --ptp", "--ptp", "--acdc"),
+        ("dumbbell --acdc --clock-offset 10", "--clock-offset", "--uplinks"),
+        ("dumbbell --plain --uplinks --clock-drift 50", "--clock-drift", "--acdc"),
+        ("dumbbell --acdc --uplinks --clock-drift 5000", "'5000'", "-1000 to 1000"),
+        ("dumbbell --acdc --uplinks --clock-at 1", "--clock-at", "--clock-offset"),
     ],
 )
 def test_refused(line: str, value: str, allowed: str) -> None:

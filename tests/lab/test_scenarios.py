@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from acdc_lab import report_figures as figures
 from acdc_lab import report_page, results
-from acdc_lab.report_experiments import EXPERIMENTS, Experiment
-from acdc_lab.report_figures import Figure, at_least, at_most
+from acdc_lab.report_experiments import EXPERIMENTS
+from acdc_lab.report_figures import Experiment, Figure, at_least, at_most
 from acdc_lab.report_page import Section
 from acdc_lab.scenarios import CAP, SCENARIOS, Options
 from test_lab import counters, lab  # noqa: F401  (a fixture)

@@ -21,7 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from acdc_lab import results  # noqa: E402
+from acdc_lab import clocks, results  # noqa: E402
 from acdc_lab.net import CommandError, Network, am, sh, trunk_ends  # noqa: E402
 from acdc_lab.scenarios import SCENARIOS, Options, Plan, Tenant, Traffic  # noqa: E402
 
@@ -81,6 +81,8 @@ class Run:
         self.net.start()
         if self.options.acdc:
             self._tenants()
+        if not self.options.clock_at:
+            self._set_clocks()
         for host in self.plan.hosts:
             if host.greedy:
                 with self.net.inside(host.name):
@@ -138,6 +140,8 @@ class Run:
                 ovs.set_tenant(name, **options.tenant | tenant.settings)
                 if rules := tenant.rules + options.rules:
                     ovs.set_rules(name, rules)
+        for ovs in self.net.hypervisors if options.ptp else ():
+            ovs.set_global(**{"acdc-clock": "ptp"})
         self.net.bind(tenants)
         for ovs in self.net.hypervisors:
             rows = {row["name"]: row for row in ovs.acdc("show")["tenants"]}
@@ -163,6 +167,8 @@ class Run:
         # 'eth0' of a guest is what the guest sees, the trunk what the network
         # sees: the engine is between the two.
         places = [(host, host, "eth0") for host in self.net.hosts]
+        if self.options.uplinks:  # Behind their queues, where packets are held.
+            places += [(f"u-{host}", f"v-{host}", f"u-{host}") for host in self.net.hosts]
         for trunk in self.plan.trunks:
             for node, end in zip((trunk.a, trunk.b), trunk_ends(trunk), strict=True):
                 places.append((end, node, end))
@@ -217,6 +223,7 @@ class Run:
             (options.restart, self._restart),
             (options.reload, self._reload),
             (options.black_hole, self.net.break_spine),
+            (options.clock_at, self._set_clocks),
         ):
             if when:
                 args = (when, event)
@@ -274,6 +281,10 @@ class Run:
             self._sleep_to(change.at)
             for ovs in self.net.hypervisors:
                 ovs.set_tenant(change.tenant, **change.settings)
+
+    def _set_clocks(self) -> None:
+        ahead = [host.name for host in self.plan.hosts][1::2]
+        clocks.set_clocks(self.options, [f"u-{name}" for name in ahead], self.dir)
 
     def _at(self, when: float, event: Callable[[], None]) -> None:
         self._sleep_to(when)
@@ -371,6 +382,8 @@ class Run:
                 host: results.difference(after[host], before[host]) for host in self.net.hosts
             },
             "kernel": os.uname().release,
+            # The wall clock's, which captures have.
+            "start_ns": self.start_ns + time.time_ns() - time.monotonic_ns(),
         }
         self.dir.joinpath("rtt.json").write_text(json.dumps(rtt))
         if options.acdc:

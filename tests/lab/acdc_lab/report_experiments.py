@@ -13,20 +13,8 @@ import dataclasses
 import os
 
 from . import report_figures as f
-from .report_figures import Figure, at_least, at_most
-
-
-@dataclasses.dataclass(frozen=True)
-class Experiment:
-    name: str
-    title: str
-    paper: str  # what it reports
-    runs: dict[str, str]
-    figures: list[Figure]
-    seconds: float = 4
-    cost: float = 1  # of a simulated second, in those of a dumbbell
-    note: str = ""
-
+from . import report_onramp
+from .report_figures import Experiment, Figure, at_least, at_most
 
 RTT = [
     Figure("RTT p50, us", f.rtt("p50"), at_most(1.05, "dctcp")),
@@ -562,4 +550,5 @@ EXPERIMENTS = [
         note="Linux itself takes another label after a timeout, if it may; guests in IPv4 tunnels"
         " cannot.",
     ),
+    *report_onramp.EXPERIMENTS,
 ]

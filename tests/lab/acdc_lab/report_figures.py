@@ -60,6 +60,18 @@ class Figure:
     scenario: str = ""  # the only one in which it means something
 
 
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    name: str
+    title: str
+    paper: str  # what it reports
+    runs: dict[str, str]
+    figures: list[Figure]
+    seconds: float = 4
+    cost: float = 1  # of a simulated second, in those of a dumbbell
+    note: str = ""
+
+
 # Round-trip times, goodput, drops. -------------------------------------------
 
 
@@ -82,6 +94,11 @@ def unfinished(result: Result) -> float:
 
 def total_goodput(result: Result) -> float | None:
     return result["goodput_mbps"] if bulk(result) else None
+
+
+def direction(name: str) -> Value:
+    """Goodput of the bulk data of one direction, like 'left to right'."""
+    return lambda result: result["directions"].get(name, {}).get("goodput_mbps")
 
 
 def jain(result: Result) -> float | None:

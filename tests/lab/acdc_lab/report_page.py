@@ -11,8 +11,8 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from .report_experiments import Experiment, is_option
-from .report_figures import Figure, Result
+from .report_experiments import is_option
+from .report_figures import Experiment, Figure, Result
 
 TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent),

@@ -39,6 +39,10 @@ class Options:
     offload: bool = False  # TSO, GSO and GRO on
     ipv6: bool = False
     uplinks: bool = False  # each guest's vSwitch has one of its own, with fq
+    ptp: bool = False  # the hosts' clocks are said to be synchronized
+    clock_offset: float = 0  # s, by which every other host's clock is ahead; see clocks.py
+    clock_drift: float = 0  # ppm, by which it is faster
+    clock_at: float = 0  # s, from when on it is so; 0: before there is traffic
     tunnel: str = ""  # vxlan or geneve: each vSwitch on a hypervisor of its own
     rto_min: float = 0.01  # s; 0: the stack's own
     tenant: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -258,6 +262,74 @@ def tails(options: Options) -> Plan:
     ]
     plan = between(pairs(options, count), [*traffic, probe("sp", "rp")])
     plan.trunks[0].lossy = True
+    return plan
+
+
+BULK = 4
+RESPONSE = 2000  # bytes, as in On-Ramp's incast
+INCAST_LOAD = 0.02
+
+
+@scenario
+def onramp(options: Options) -> Plan:
+    """a client asks N servers at once for 2 KB each, --load of the link (default 0.02), beside
+    bulk data of four pairs (default 20)"""
+    count = options.flows or 20
+    offset = jitter(options)
+    hosts = pairs(options, BULK)
+    hosts.append(Host("c1", "right", stack_of(options, 0)))
+    servers = [Host(f"i{i + 1}", "left", stack_of(options, i)) for i in range(count)]
+    load = INCAST_LOAD if options.load == Options.load else options.load
+    interval = count * RESPONSE * 8 / (load * options.rate)
+    args = ["--request", "100", "--response", str(RESPONSE), "--interval", f"{interval:.9f}"]
+    names = [server.name for server in servers]
+    # Once the bulk data have their share.
+    query = Traffic("query1", "query", "c1", names, 0.1 * options.seconds + offset(), args=args)
+    return between([*hosts, *servers], [*bulk_pairs(options, BULK), query])
+
+
+@scenario
+def onramp_half(options: Options) -> Plan:
+    """onramp, servers and pairs of even number without AC/DC; a client for either half"""
+    plan = onramp(options)
+    for host in plan.hosts:
+        if host.name[0] in "sri" and host.name[1:].isdigit() and int(host.name[1:]) % 2 == 0:
+            host.tenant = ""
+    plan.hosts.append(Host("c2", "right", stack_of(options, 0), tenant=""))
+    (first,) = [traffic for traffic in plan.traffic if traffic.kind == "query"]
+    second = dataclasses.replace(first, name="others1", source="c2", to=first.to[1::2])
+    first.to = first.to[::2]
+    plan.traffic.append(second)
+    return plan
+
+
+@scenario
+def onramp_back(options: Options) -> Plan:
+    """onramp, bulk data of four pairs without AC/DC fills the ACKs' way"""
+    plan = onramp(options)
+    offset = jitter(dataclasses.replace(options, seed=options.seed + 1))
+    for i in range(1, BULK + 1):
+        stack = stack_of(options, i - 1)
+        plan.hosts += [Host(f"x{i}", "right", stack, ""), Host(f"y{i}", "left", stack, "")]
+        plan.traffic.append(Traffic(f"back{i}", "bulk", f"x{i}", [f"y{i}"], offset()))
+    return plan
+
+
+@scenario
+def far_guest(options: Options) -> Plan:
+    """segments that the receiving guest acknowledges after 40 ms, beside bursts that queue: what
+    is timed on the wire is not the guest's (default 4 pairs)"""
+    count = options.flows or 4
+    args = ["--request", "1000", "--response", "0", "--interval", "0.06"]
+    traffic = [
+        Traffic(f"small{i}", "rpc", f"s{i}", [f"r{i}"], 0.001 * i, args=args)
+        for i in range(1, count + 1)
+    ]
+    args = ["--request", "200000", "--response", "1", "--interval", "0.001"]
+    burst = count + 1
+    traffic.append(Traffic("large1", "rpc", f"s{burst}", [f"r{burst}"], args=args))
+    plan = between(pairs(options, burst), traffic)
+    plan.trunks[0].speed = 0.5
     return plan
 
 

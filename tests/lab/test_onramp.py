@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time on the wire against the lab's own, and On-Ramp, short: the report's experiments onramp
+are the long form."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acdc_lab import wire_times
+from test_lab import assert_clean, counters, lab  # noqa: F401  (a fixture)
+
+ON_RAMP = "--acdc --tenant algorithm=none --tenant on_ramp"
+INCAST = "--uplinks --mark 0 --rate 1gbit --flows 10 --load 0.05 --seconds 0.4"
+long = pytest.mark.skipif(not os.environ.get("ACDC_TEST_ALL"), reason="takes long: tests/run --all")
+Result = dict[str, Any]
+
+
+def measured(result: Result, source: str, since_us: int) -> list[tuple[int, int, int]]:
+    """When, the network's round trip and the one-way delay that the engine had, us."""
+    return [
+        (since_us + round(entry["t"] * 1e6), flow["net_rtt_us"], flow["delay_us"])
+        for entry in result["trace"]
+        for flow in entry["flows"]
+        if flow["port"] == f"p-{source}" and flow["local_port"] != 5001 and "net_rtt_us" in flow
+    ]
+
+
+def test_times_are_the_wire_s(lab: Any, tmp_path: Path) -> None:  # noqa: F811
+    """One-way delay with equal clocks, and the network's round trip where the far guest's
+    delayed ACKs take 40 ms: within 2 us of what captures say."""
+    result = lab(
+        "far_guest --uplinks --mark 0 --rto-min 0 --seconds 0.8 --trace 7 --ptp --capture"
+        f" --keep {tmp_path} {ON_RAMP}=1000"
+    )
+    assert_clean(result)
+    assert result["tcp"]["delayed_acks"] > 20
+    compared, delays = 0, set()
+    for i in range(1, 5):
+        captures = (tmp_path / "pcap" / f"u-{name}{i}.pcap" for name in "sr")
+        truth = wire_times.of(*captures)
+        for when, net_rtt, delay in measured(result, f"s{i}", result["start_ns"] // 1000):
+            known = [times for times in truth if times.known < when]
+            if not known or any(abs(times.known - when) < 20 for times in truth):
+                continue
+            assert abs(delay - known[-1].one_way) <= 2
+            assert abs(net_rtt - known[-1].round_trip) <= 2
+            compared += 1
+            delays.add(delay)
+    assert compared > 100
+    assert max(delays) > min(delays) + 20, "nothing queued"
+    assert counters(result)["reports_clock"] == 0
+
+
+def queries(result: Result, quantile: str = "p99") -> float:
+    value: float = result["rpc_us"]["query"][quantile]
+    return value
+
+
+def test_incast_beside_bulk_data(lab: Any) -> None:  # noqa: F811
+    """Half of the hosts have a clock that is ahead, drifts, and was set while data flowed."""
+    plain = lab(f"onramp {INCAST} --plain")
+    clocks = "--clock-offset 3000000 --clock-drift 50 --clock-at 0.2"
+    ramp = lab(f"onramp {INCAST} {ON_RAMP}=100 {clocks}")
+    assert_clean(ramp)
+    assert queries(ramp) < queries(plain) / 2.8
+    assert ramp["goodput_mbps"] > 0.97 * plain["goodput_mbps"]
+    count = counters(ramp)
+    assert count["reports_clock"] > 0
+    assert count["on_ramp_pauses"] > 100
+    assert count["on_ramp_us"] <= 10_000 * count["on_ramp_pauses"]
