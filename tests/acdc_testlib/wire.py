@@ -13,7 +13,7 @@ import json
 import struct
 import time
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from scapy.layers.inet import UDP
 from scapy.packet import Packet
@@ -406,7 +406,7 @@ class Conn:
         options = self.syn_options(self.peer_scale)
         return options + [capability(flags=self.flags)] if self.capable else options
 
-    def open(self) -> Conn:
+    def open(self) -> Self:
         """The whole handshake; each packet must come out once."""
         if self.active:
             assert len(self.wire.egress(self.guest_syn())) == 1

@@ -4,17 +4,15 @@ are the long form."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
-import pytest
 from acdc_lab import wire_times
+from acdc_lab.report_onramp import carried
 from test_lab import assert_clean, counters, lab  # noqa: F401  (a fixture)
 
-ON_RAMP = "--acdc --tenant algorithm=none --tenant on_ramp"
-INCAST = "--uplinks --mark 0 --rate 1gbit --flows 10 --load 0.05 --seconds 0.4"
-long = pytest.mark.skipif(not os.environ.get("ACDC_TEST_ALL"), reason="takes long: tests/run --all")
+ON_RAMP = "--acdc --tenant on_ramp"
+INCAST = "--uplinks --mark 0 --rate 1gbit --flows 5 --load 0.05 --seconds 0.4"
 Result = dict[str, Any]
 
 
@@ -29,14 +27,14 @@ def measured(result: Result, source: str, since_us: int) -> list[tuple[int, int,
 
 
 def test_times_are_the_wire_s(lab: Any, tmp_path: Path) -> None:  # noqa: F811
-    """One-way delay with equal clocks, and the network's round trip where the far guest's
-    delayed ACKs take 40 ms: within 2 us of what captures say."""
+    """One-way delay with equal clocks, and the network's round trip where the far guest's ACKs
+    come after 40 ms: within 2 us of what captures say."""
     result = lab(
-        "far_guest --uplinks --mark 0 --rto-min 0 --seconds 0.8 --trace 7 --ptp --capture"
+        "far_guest --uplinks --mark 0 --rto-min 0 --seconds 0.4 --trace 11 --ptp --capture"
         f" --keep {tmp_path} {ON_RAMP}=1000"
     )
     assert_clean(result)
-    assert result["tcp"]["delayed_acks"] > 20
+    assert result["rpc_us"]["small"]["min"] > 40_000
     compared, delays = 0, set()
     for i in range(1, 5):
         captures = (tmp_path / "pcap" / f"u-{name}{i}.pcap" for name in "sr")
@@ -49,7 +47,7 @@ def test_times_are_the_wire_s(lab: Any, tmp_path: Path) -> None:  # noqa: F811
             assert abs(net_rtt - known[-1].round_trip) <= 2
             compared += 1
             delays.add(delay)
-    assert compared > 100
+    assert compared > 50
     assert max(delays) > min(delays) + 20, "nothing queued"
     assert counters(result)["reports_clock"] == 0
 
@@ -60,14 +58,15 @@ def queries(result: Result, quantile: str = "p99") -> float:
 
 
 def test_incast_beside_bulk_data(lab: Any) -> None:  # noqa: F811
-    """Half of the hosts have a clock that is ahead, drifts, and was set while data flowed."""
+    """Half of the hosts have a clock that is set while data flows, and drifts."""
     plain = lab(f"onramp {INCAST} --plain")
     clocks = "--clock-offset 3000000 --clock-drift 50 --clock-at 0.2"
-    ramp = lab(f"onramp {INCAST} {ON_RAMP}=100 {clocks}")
+    ramp = lab(f"onramp {INCAST} {ON_RAMP}=50 --tenant algorithm=swift {clocks}")
     assert_clean(ramp)
-    assert queries(ramp) < queries(plain) / 2.8
-    assert ramp["goodput_mbps"] > 0.97 * plain["goodput_mbps"]
+    assert queries(ramp) < queries(plain) / 4
+    assert carried(ramp) > 0.97 * carried(plain)
+    assert ramp["tcp"]["timeouts"] == 0
     count = counters(ramp)
-    assert count["reports_clock"] > 0
-    assert count["on_ramp_pauses"] > 100
-    assert count["on_ramp_us"] <= 10_000 * count["on_ramp_pauses"]
+    # Each connection between hosts whose clocks differ, and no other report.
+    assert 0 < count["reports_clock"] <= 2 * len(ramp["flows"]) + 8
+    assert 0 < count["on_ramp_us"] <= 10_000 * count["on_ramp_pauses"]

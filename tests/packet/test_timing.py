@@ -16,9 +16,9 @@ from acdc_testlib.wire import Conn, Counted, Wire, pattern, same
 
 MS = 1000  # us
 HOUR = 3600_000 * MS
-# Far more than a busy machine makes of the delay.
-T = 20 * MS
-QUEUE = 50 * MS
+# Far more than a busy machine, or the time that the test itself takes, makes of the delay.
+T = 100 * MS
+QUEUE = 150 * MS
 MOST = 10 * MS
 
 
@@ -85,17 +85,17 @@ def test_marks_and_reports(ramp: Wire, ip: Encap) -> None:
 
 
 def test_the_far_guest_s_time_is_not_the_network_s(ramp: Wire) -> None:
-    """Its ACK comes 40 ms after the segment, as the report says."""
+    """Its ACK comes 100 ms after the segment, as the report says."""
     n = Counted(ramp)
     c = Timed(ramp).open()
     c.round_trip()
     least = []
     for _ in range(5):
         out, left = c.mark()
-        time.sleep(0.04)
+        time.sleep(0.1)
         c.answer(out, left, now_us() - left)
         least.append(c.info()["net_rtt_us"])
-    assert min(least) < 40 * MS, "with the far guest's"
+    assert min(least) < 80 * MS, "with the far guest's"
     assert n["on_ramp_pauses"] == 0
 
 

@@ -95,6 +95,8 @@ class Run:
         clients = self._clients()
         say("traffic")
         outputs = self._wait(clients)
+        if self.options.capture:  # tcpdump is given packets once a second.
+            time.sleep(2)
         say("counters")
         after = {host: self.net.counters(host) for host in self.net.hosts}
         return self._result(outputs, before, after)

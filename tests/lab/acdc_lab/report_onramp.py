@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from . import report_figures as f
-from .report_figures import Experiment, Figure, at_least, at_most
+from .report_figures import Experiment, Figure, Result, at_least, at_most
+from .scenarios import RESPONSE
 
 THRESHOLD = 50  # us
 SOURCE = (
@@ -23,6 +24,14 @@ RUNS = {
 
 def lines(scenario: str, stack: str, *names: str) -> dict[str, str]:
     return {name: f"{scenario} --stack {stack} --uplinks --mark 0 {RUNS[name]}" for name in names}
+
+
+def carried(result: Result) -> float:
+    """Goodput of the bulk data and of the answers, Mbit/s: who is quicker asks more."""
+    options = result["options"]
+    answers = result["rpc_us"]["query"]["n"] * options["flows"] * RESPONSE
+    bulk: float = result["goodput_mbps"]
+    return bulk + answers * 8e-6 / (0.9 * options["seconds"])
 
 
 def requests(name: str, text: str, gain: float = 1) -> list[Figure]:
@@ -56,7 +65,9 @@ def incast(stack: str, servers: int, percent: int, gain: float, *names: str) -> 
         lines(f"onramp --flows {servers} --load {percent / 100:g}", stack, *names),
         [
             *requests("query", "requests", gain),
-            Figure("bulk goodput, Mbit/s", f.total_goodput, at_least(0.97, "plain")),
+            Figure("requests", f.pooled("query", "n")),
+            Figure("bulk goodput, Mbit/s", f.total_goodput),
+            Figure("with the requests', Mbit/s", carried, at_least(0.97, "plain")),
             Figure("Jain's index", f.jain, digits=3),
             *COUNTS,
         ],

@@ -317,18 +317,20 @@ def onramp_back(options: Options) -> Plan:
 
 @scenario
 def far_guest(options: Options) -> Plan:
-    """segments that the receiving guest acknowledges after 40 ms, beside bursts that queue: what
+    """requests to guests whose ACKs take 40 ms to their vSwitch, beside bursts that queue: what
     is timed on the wire is not the guest's (default 4 pairs)"""
     count = options.flows or 4
-    args = ["--request", "1000", "--response", "0", "--interval", "0.06"]
     traffic = [
-        Traffic(f"small{i}", "rpc", f"s{i}", [f"r{i}"], 0.001 * i, args=args)
+        Traffic(f"small{i}", "rpc", f"s{i}", [f"r{i}"], 0.001 * i, args=["--request", "1000"])
         for i in range(1, count + 1)
     ]
-    args = ["--request", "200000", "--response", "1", "--interval", "0.001"]
+    args = ["--request", "200000", "--interval", "0.002"]
     burst = count + 1
     traffic.append(Traffic("large1", "rpc", f"s{burst}", [f"r{burst}"], args=args))
     plan = between(pairs(options, burst), traffic)
+    for host in plan.hosts:
+        if host.name in {f"r{i}" for i in range(1, burst)}:
+            host.delay = 40e-3
     plan.trunks[0].speed = 0.5
     return plan
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 REPORT = bytes.fromhex("fd14acdc")
 FACK = 0x08
+SERVER = 5001
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Times:
 class _Packet:
     time: int
     seq: int
+    port: int  # That it goes to.
     timed: bool
     report: bytes  # Mark, ago, clock; empty: none.
 
@@ -50,28 +52,30 @@ def _packets(path: Path) -> Iterator[_Packet]:
         header = (frame[tcp + 12] >> 4) * 4
         (total,) = struct.unpack_from("!H", frame, 16)
         payload = 14 + total - tcp - header
-        (seq,) = struct.unpack_from("!I", frame, tcp + 4)
+        port, seq = struct.unpack_from("!HI", frame, tcp + 2)
         options = frame[tcp + 20 : tcp + header]
         found = options.find(REPORT)
         report = options[found + 12 : found + 20] if found >= 0 else b""
         timed = payload > 0 and bool(frame[tcp + 12] & FACK)
-        yield _Packet(seconds * 1_000_000 + us, seq, timed, report)
+        yield _Packet(seconds * 1_000_000 + us, seq, port, timed, report)
 
 
 def of(sender: Path, receiver: Path) -> list[Times]:
-    """Of one connection's, or of several whose reports differ, in order."""
+    """Of one connection's data to the server, in order."""
     left: dict[int, list[_Packet]] = {}
     came: dict[int, int] = {}
     reported: dict[bytes, int] = {}
     result = []
     for packet in _packets(receiver):
-        if packet.timed:
+        if packet.timed and packet.port == SERVER:
             came.setdefault(packet.seq, packet.time)
-        if packet.report:
+        if packet.report and packet.port != SERVER:
             reported.setdefault(packet.report, packet.time)
     for packet in _packets(sender):
-        if packet.timed:
-            left.setdefault(packet.mark, []).append(packet)
+        if packet.port == SERVER:
+            if packet.timed:
+                left.setdefault(packet.mark, []).append(packet)
+            continue
         sent = left.get(packet.report[0]) if packet.report else None
         if sent and sent[-1].seq in came and packet.report in reported:
             one_way = came[sent[-1].seq] - sent[-1].time
