@@ -623,6 +623,8 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
             && (ctx->acdc->host & ACDC_HOST_KEEPS)) {
             acdc_tail_keep(ctx, f, params, p, last);
         }
+    } else if (f->flags & ACDC_F_RESUME) {
+        acdc_resume_show(ctx, f, params, p);
     }
 }
 
@@ -643,9 +645,7 @@ egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     }
     f = acdc_flow_lock(ctx, p);
     if (!f) {
-        if (p->tcp_flags & ACDC_TCP_SYN) {
-            acdc_recall_address(ctx, p);
-        }
+        acdc_recall_address(ctx, p);
         ACDC_COUNT(ctx, UNTOUCHED_MIDSTREAM, 1);
         return;
     }

@@ -62,6 +62,7 @@ enum {
                                  * acdc_flow.bad_feedback. */
     ACDC_ASK_MS = 50,           /* The next one after four times that, and after
                                  * four times as long each. */
+    ACDC_SHOW = 4,              /* In ACDC_SEEN_UNIT, 1 s: see acdc_resume_show(). */
     ACDC_SYNS_MAX = 2,          /* Counters that stop there. */
     ACDC_PENDING_MAX = 0xffff,
     ACDC_SILENT_MAX = 0xffff,
@@ -217,6 +218,8 @@ struct acdc_flow_in {
                                  * state. */
     bool to_report : 1;         /* Likewise: a marked segment came, acdc-timing.h. */
     bool paused : 1;            /* Likewise: data waits, acdc-onramp.h. */
+    bool scales : 1;            /* In the handshake: the peer's SYN has
+                                 * ACDC_CAP_SCALES. */
     struct acdc_law law;        /* Only ACKs need what is behind 'wnd', and
                                  * what follows. */
     uint32_t fb_total;          /* Last feedback got. */
@@ -231,7 +234,8 @@ struct acdc_flow_in {
         struct {                /* After it: */
             uint16_t silent;    /* Acknowledged since the last feedback got,
                                  * up to ACDC_SILENT_MAX.  With 'asked': the
-                                 * question's number. */
+                                 * question's number.  Without ACDC_F_CAPABLE: see
+                                 * acdc_resume_show(). */
             uint16_t lost : 15; /* Payload sent and never received, when last
                                  * known. */
             uint16_t reorders : 1;      /* The path does, and since then nothing
@@ -280,6 +284,9 @@ struct acdc_timing {
     uint32_t on : 1;            /* Both ends have ACDC_CAP_TIMING. */
     uint32_t marked : 1;        /* A report of the marked segment may come. */
     uint32_t synced : 1;        /* 'delay_us' is all of the one-way delay. */
+    uint32_t far_finer : 4;     /* Not of timing, see acdc-wscale.c: by so much finer
+                                 * than the guest's window scale is the one that the
+                                 * other guest was told. */
     uint32_t delay_us : 24;     /* One-way delay, or what is beyond the least,
                                  * last measured. */
     uint32_t epoch : 8;         /* Of 'min_us', in ACDC_TIMING_EPOCH_MS. */

@@ -46,17 +46,6 @@ note_options(struct acdc_flow *f, const struct acdc_pkt *p, bool guest)
     }
 }
 
-/* Both options or no scaling at all (RFC 7323 section 2.2). */
-static void
-settle_wscale(struct acdc_flow *f)
-{
-    if (!acdc_flow_scales(f)) {
-        f->peer_wscale = f->out_wscale = 0;
-        f->flags &= (1u << ACDC_F_WSCALE_SHIFT) - 1;
-    }
-    f->flags &= ~(uint32_t) ACDC_F_WSCALE_PEER;
-}
-
 /* Full segments are shorter by the timestamps where both ends agreed on
  * them. */
 static void
@@ -66,29 +55,6 @@ settle_mss(struct acdc_flow *f, const struct acdc_pkt *synack)
 
     if (f->mss > ACDC_MSS_MIN + timestamps) {
         f->mss = (uint16_t) (f->mss - timestamps);
-    }
-}
-
-/* A guest must be able to express a window of one segment.  If the peer's
- * scale is coarser, the guest is told a finer one, and every window to it is
- * translated from then on. */
-static void
-refine_wscale(struct acdc_ctx *ctx, struct acdc_flow *f,
-              const struct acdc_params *params, struct acdc_pkt *p)
-{
-    uint8_t finer = f->peer_wscale;
-
-    if (!acdc_params_enforce(params) || !(p->opt_flags & ACDC_O_WSCALE)
-        || ((p->tcp_flags & ACDC_TCP_ACK) && (f->flags & ACDC_F_RESUME))) {
-        return;
-    }
-    while (finer && 1u << finer > f->mss) {
-        finer--;
-    }
-    if (finer < f->peer_wscale && acdc_pkt_make_writable(p)) {
-        acdc_pkt_set_wscale(p, finer);
-        f->out_wscale = finer & 15;
-        ACDC_COUNT(ctx, RESCALED, 1);
     }
 }
 
@@ -136,7 +102,7 @@ adapt_options(struct acdc_ctx *ctx, struct acdc_flow *f,
     bool align = params->align_mss && acdc_params_enforce(params)
                  && algorithm != ACDC_ALG_NONE;
 
-    refine_wscale(ctx, f, params, p);
+    acdc_wscale_refine(ctx, f, params, p);
     if ((align || (f->flags & ACDC_F_MSS_ALIGNED)) && align_mss(p)) {
         /* Only with the SYN-ACK timestamps are agreed on. */
         unsigned int mss = p->tcp_flags & ACDC_TCP_ACK
@@ -151,10 +117,7 @@ adapt_options(struct acdc_ctx *ctx, struct acdc_flow *f,
 static void
 repeat_options(const struct acdc_flow *f, struct acdc_pkt *p)
 {
-    if (f->out_wscale != f->peer_wscale && (p->opt_flags & ACDC_O_WSCALE)
-        && acdc_pkt_make_writable(p)) {
-        acdc_pkt_set_wscale(p, f->out_wscale);
-    }
+    acdc_wscale_repeat(f, p);
     if (f->flags & ACDC_F_MSS_ALIGNED) {
         align_mss(p);
     }
@@ -217,17 +180,6 @@ is_left_alone(const struct acdc_ctx *ctx, const struct acdc_flow *f,
            && params->fallback == ACDC_ALG_NONE;
 }
 
-/* Whether neither guest is told another window scale than the one that the other
- * sent, as far as the guest's SYN-ACK 'p' tells: only then can the other end say it
- * (acdc-resume.c).  Its vSwitch keeps to that, see refine_wscale(). */
-static bool
-keeps_wscales(const struct acdc_flow *f, const struct acdc_pkt *p)
-{
-    return f->out_wscale == f->peer_wscale
-           && (!(p->opt_flags & ACDC_O_WSCALE)
-               || (p->wscale <= ACDC_WSCALE_MAX && 1u << p->wscale <= f->mss));
-}
-
 /* Who connects says ACDC_CAP_TIMING where its parameters need that, and the other end
  * says it then, too. */
 static uint8_t
@@ -239,6 +191,9 @@ capability_flags(const struct acdc_flow *f, const struct acdc_params *params,
 
     if (syn || (f->flags & ACDC_F_RESUME)) {
         flags |= ACDC_CAP_RESUME;
+    }
+    if (syn || ((f->flags & ACDC_F_RESUME) && acdc_wscale_is_finer(f))) {
+        flags |= ACDC_CAP_SCALES;
     }
     if (syn ? acdc_params_timing(params) : acdc_flow_timing(f) != NULL) {
         flags |= ACDC_CAP_TIMING;
@@ -253,6 +208,7 @@ offer(struct acdc_ctx *ctx, struct acdc_flow *f,
       const struct acdc_params *params, struct acdc_pkt *p)
 {
     uint8_t ecn = acdc_pkt_ecn(p);
+    uint8_t flags = capability_flags(f, params, p);
     enum acdc_counter why;
 
     /* The answer to a SYN that has it is for the other direction. */
@@ -267,7 +223,9 @@ offer(struct acdc_ctx *ctx, struct acdc_flow *f,
         return false;
     }
     if (!acdc_pkt_make_writable(p)
-        || !acdc_pkt_add_capability(p, ctx->exid, capability_flags(f, params, p))) {
+        || !acdc_pkt_add_capability(p, ctx->exid, flags,
+                                    !acdc_pkt_is_syn(p) && (flags & ACDC_CAP_SCALES)
+                                    ? acdc_wscale_told(f) : 0)) {
         ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
         return false;
     }
@@ -332,7 +290,7 @@ restart(struct acdc_ctx *ctx, struct acdc_flow *f)
     f->dupacks = 0;
     f->bad_feedback = 0;
     in->prompt_acks = 0;
-    in->has_more = in->asked = in->to_report = in->paused = false;
+    in->has_more = in->asked = in->to_report = in->paused = in->scales = false;
     in->out_window = in->peer_window = 0;
     acdc_flow_set_tx_total(f, 0);
     in->fb_total = in->fb_ce = 0;
@@ -529,6 +487,9 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     if (acdc_timing_is_offered(p)) {
         acdc_timing_begin(f);
     }
+    if (acdc_pkt_capability_flags(p) & ACDC_CAP_SCALES) {
+        acdc_flow_in(f)->scales = true;
+    }
     /* Also if this one, sent again, comes without the capability. */
     f->flags |= accept_offer(ctx, p);
     adapt_options(ctx, f, params, p);
@@ -568,7 +529,7 @@ settle(struct acdc_ctx *ctx, struct acdc_flow *f,
 void
 acdc_flow_establish(const struct acdc_ctx *ctx, struct acdc_flow *f)
 {
-    settle_wscale(f);
+    acdc_wscale_settle(f);
     acdc_flow_set_state(ctx, f, ACDC_FLOW_ESTABLISHED);
 }
 
@@ -579,6 +540,7 @@ acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
 {
     struct acdc_flow_in *in = acdc_flow_in(f);
     uint32_t end = p->seq + 1 + p->payload;
+    uint8_t wscale = acdc_flow_guest_wscale(f);
     bool first, crossed, offered;
 
     /* A server may take data of a TCP Fast Open SYN (RFC 7413), or some of it. */
@@ -603,7 +565,9 @@ acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
         in->n_syns++;
     }
     note_options(f, p, true);
-    if (first && (crossed || !keeps_wscales(f, p))) {
+    /* Of two that differ nobody knows which one the peer got. */
+    if (first ? crossed || !acdc_wscale_can_tell(f)
+              : wscale != acdc_flow_guest_wscale(f)) {
         f->flags &= ~(uint32_t) ACDC_F_RESUME;
     }
     offered = (f->flags & ACDC_F_PEER) && offer(ctx, f, params, p);
@@ -617,6 +581,7 @@ acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
     } else if ((f->flags & ACDC_F_CAPABLE) && !offered) {
         /* Sent again, now without the option.  If an earlier one arrives, the
          * other end's feedback will tell. */
+        f->flags &= ~(uint32_t) ACDC_F_RESUME;
         acdc_flow_set_counted(ctx, f, false);
         acdc_flow_start_law(ctx, f, params);
     }
@@ -638,6 +603,21 @@ note_path(const struct acdc_ctx *ctx, const struct acdc_flow *f,
     } else if (f->flags & ACDC_F_UNOFFERED) {
         acdc_recall_path(ctx, p, false);
     }
+}
+
+/* As accept_offer(), of the peer's SYN-ACK, which may say what the guests are to be told
+ * of window scales. */
+static uint32_t
+accept_answer(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
+{
+    uint32_t impossible = 0;
+
+    if (acdc_pkt_capability_flags(p) & ACDC_CAP_SCALES) {
+        uint8_t told = acdc_pkt_tcp(p)[p->cap_ofs + ACDC_OPT_BODY_OFS + 2];
+
+        impossible = acdc_wscale_take(f, told >> 4, told & 15) ? 0 : ACDC_F_RESUME;
+    }
+    return accept_offer(ctx, p) & ~impossible;
 }
 
 /* The SYN-ACK to a guest that connects.  False: not of this connection. */
@@ -676,7 +656,7 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
     if (acdc_timing_is_offered(p) && (f->flags & ACDC_F_OFFERED) && acdc_params_timing(params)) {
         acdc_timing_begin(f);
     }
-    f->flags |= accept_offer(ctx, p);
+    f->flags |= accept_answer(ctx, f, p);
     /* What data of the SYN it does not acknowledge was not taken: the guest sends
      * that with the first of its data (RFC 7413 section 4.2.2).  But it was sent. */
     acdc_flow_take_first_rtt(ctx, f, params);

@@ -111,6 +111,7 @@ note_silence(const struct steps *s, uint32_t acked)
                                                       : ACDC_SILENT_MAX);
     if (silent > (limit < ACDC_SILENT_MAX ? limit : ACDC_SILENT_MAX)) {
         acdc_flow_set_counted(s->ctx, f, false);
+        in->silent = (uint16_t) s->ctx->seen;
         acdc_law_switch(&in->law, acdc_flow_algorithm(f, s->params));
         ACDC_COUNT(s->ctx, FEEDBACK_LOST, 1);
         ACDC_TRACE_FLOW(fallback, s->ctx, f, ACDC_FALLBACK_SILENT,

@@ -314,11 +314,12 @@ put_feedback(uint8_t *opt, uint16_t exid, uint32_t ce, uint32_t total)
 }
 
 bool
-acdc_pkt_add_capability(struct acdc_pkt *p, uint16_t exid, uint8_t flags)
+acdc_pkt_add_capability(struct acdc_pkt *p, uint16_t exid, uint8_t flags,
+                        uint8_t told)
 {
     uint8_t opt[ACDC_OPT_CAP_LEN];
 
-    acdc_put_capability(opt, exid, flags, 0);
+    acdc_put_capability(opt, exid, flags, (uint16_t) (told << 8));
     return acdc_pkt_add_option(p, opt, sizeof opt);
 }
 

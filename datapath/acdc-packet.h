@@ -315,13 +315,13 @@ void acdc_pkt_set_wscale(struct acdc_pkt *p, uint8_t wscale);
 /* The MSS option's value, bytes; only with ACDC_O_MSS. */
 void acdc_pkt_set_mss(struct acdc_pkt *p, uint16_t mss);
 
-/* A capability, of ACDC_OPT_CAP_LEN bytes; 'number' is a question's, else 0. */
+/* A capability, of ACDC_OPT_CAP_LEN bytes; 'last' are its last two. */
 static inline void
-acdc_put_capability(uint8_t *opt, uint16_t exid, uint8_t flags, uint16_t number)
+acdc_put_capability(uint8_t *opt, uint16_t exid, uint8_t flags, uint16_t last)
 {
     acdc_put32(opt, ACDC_CAPABILITY_WORD | exid);
     acdc_put32(opt + ACDC_OPT_BODY_OFS,
-               (uint32_t) ACDC_OPT_VERSION << 24 | (uint32_t) flags << 16 | number);
+               (uint32_t) ACDC_OPT_VERSION << 24 | (uint32_t) flags << 16 | last);
 }
 
 /* Inserts a capability or feedback option as the first TCP option, where a
@@ -332,7 +332,14 @@ static inline unsigned int acdc_pkt_room(const struct acdc_pkt *p)
     return ACDC_TCP_HLEN_MAX - p->tcp_hlen;
 }
 bool acdc_pkt_add_capability(struct acdc_pkt *p, uint16_t exid,
-                             uint8_t flags);
+                             uint8_t flags, uint8_t told);
+/* The flags of the one that 'p' has; 0: none. */
+static inline uint8_t
+acdc_pkt_capability_flags(const struct acdc_pkt *p)
+{
+    return p->opt_flags & ACDC_O_CAPABILITY
+           ? acdc_pkt_tcp(p)[p->cap_ofs + ACDC_OPT_BODY_OFS + 1] : 0;
+}
 bool acdc_pkt_add_feedback(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
                            uint32_t total);
 /* The same of any option of ours, 'len' bytes, a multiple of 4. */

@@ -231,6 +231,27 @@ bool acdc_synack_egress(struct acdc_ctx *, struct acdc_pkt *,
 bool acdc_synack_ingress(struct acdc_ctx *, struct acdc_pkt *,
                          struct acdc_flow *, const struct acdc_params *);
 
+/* acdc-wscale.c: window scales; flow's lock held. ------------------------------ */
+
+/* Both options or no scaling at all (RFC 7323 section 2.2). */
+void acdc_wscale_settle(struct acdc_flow *);
+/* If the peer's scale in 'p' is too coarse, the guest is told a finer one, and every window
+ * to it is translated from then on.  In a SYN-ACK with ACDC_CAP_RESUME it is the one that
+ * that says, if any.  The same in what the peer sends again. */
+void acdc_wscale_refine(struct acdc_ctx *, struct acdc_flow *,
+                        const struct acdc_params *, struct acdc_pkt *p);
+void acdc_wscale_repeat(const struct acdc_flow *, struct acdc_pkt *p);
+/* The guest's SYN-ACK is noted: whether the other end can be told later which scales the
+ * guests were told, see ACDC_CAP_RESUME. */
+bool acdc_wscale_can_tell(struct acdc_flow *);
+/* These: of the other guest's scale in the upper half, of this one's in the lower.  Whether
+ * one is finer than the guest that has it said. */
+uint8_t acdc_wscale_told(const struct acdc_flow *);
+bool acdc_wscale_is_finer(const struct acdc_flow *);
+/* From the other end: 'far', what its guest was told of this one's scale, and 'near', what
+ * this one is told of that.  False, with nothing noted, if that cannot be. */
+bool acdc_wscale_take(struct acdc_flow *, uint8_t far, uint8_t near);
+
 /* acdc-resume.c: connections whose state is lost here, see docs/wire-format.rst. */
 
 /* A packet to the guest of no flow.  If it shows that the other end's vSwitch knows the
@@ -250,6 +271,11 @@ bool acdc_resume_ingress(struct acdc_ctx *, struct acdc_flow *,
 void acdc_resume_note_question(struct acdc_flow *, const struct acdc_pkt *p);
 void acdc_resume_answer(struct acdc_ctx *, struct acdc_flow *,
                         const struct acdc_params *, struct acdc_pkt *p);
+/* The guest sends 'p' of a flow that both ends had ACDC_CAP_RESUME for and which has fallen
+ * back since.  The other end may have forgotten it, and learns now and then that this
+ * one has not. */
+void acdc_resume_show(struct acdc_ctx *, struct acdc_flow *,
+                      const struct acdc_params *, struct acdc_pkt *p);
 
 /* acdc-icmp.c -------------------------------------------------------------- */
 

@@ -61,13 +61,15 @@ ask(struct acdc_ctx *ctx, const struct acdc_flow *f, struct acdc_pkt *p)
                            <= acdc_a32_read(&ctx->port->mtu)));
 
     acdc_put32(opts, ACDC_FEEDBACK_WORD | ctx->exid);
-    acdc_put_capability(question, ctx->exid, ACDC_CAP_NOT_ECT | ACDC_CAP_RESUME,
+    acdc_put_capability(question, ctx->exid,
+                        ACDC_CAP_NOT_ECT | ACDC_CAP_RESUME | ACDC_CAP_SCALES,
                         question_number(ctx, f));
     if (fits) {
         return acdc_pkt_make_writable(p)
                && acdc_pkt_add_option(p, question, ACDC_OPT_CAP_LEN);
     }
-    return acdc_pkt_send_options(p, p->seq, opts, sizeof opts, acdc_pkt_ecn(p), 0);
+    /* The other end's vSwitch takes it.  What is not ECT a congested switch drops. */
+    return acdc_pkt_send_options(p, p->seq, opts, sizeof opts, ACDC_ECN_ECT0, 0);
 }
 
 /* How far the guest is, by its own word. */
@@ -113,6 +115,17 @@ acdc_resume_egress(struct acdc_ctx *ctx, struct acdc_flow *f,
     f->active = (uint16_t) ctx->now_ms;
 }
 
+/* Whether there is room to ask.  Copies of what is for others, as of a switch that floods,
+ * leave some of it for the guest's own connections, and these for handshakes. */
+static bool
+has_quota(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
+{
+    uint32_t most = ctx->policy->max_half_open;
+
+    return acdc_count_read(&ctx->tenant->n_half_open)
+           < (acdc_recall_is_guest(ctx, p) ? most - most / 4 : most / 2);
+}
+
 bool
 acdc_resume_begin(struct acdc_ctx *ctx, struct acdc_pkt *p)
 {
@@ -122,8 +135,7 @@ acdc_resume_begin(struct acdc_ctx *ctx, struct acdc_pkt *p)
 
     if ((!shown && !(p->opt_flags & ACDC_O_FEEDBACK))
         || (p->tcp_flags & (ACDC_TCP_SYN | ACDC_TCP_FIN | ACDC_TCP_RST))
-        || acdc_count_read(&ctx->tenant->n_half_open)
-           >= ctx->policy->max_half_open / 2) {
+        || !has_quota(ctx, p)) {
         return false;
     }
     f = acdc_flow_create(ctx, p, NULL, &why);
@@ -140,6 +152,14 @@ acdc_resume_begin(struct acdc_ctx *ctx, struct acdc_pkt *p)
     return true;
 }
 
+/* Scales that the guests were told, which an answer has instead of 'beyond'. */
+static bool
+is_told(const uint8_t *body)
+{
+    return (body[0] & (ACDC_STATE_TOLD | ACDC_STATE_SCALES))
+           == (ACDC_STATE_TOLD | ACDC_STATE_SCALES);
+}
+
 /* Whether the other end may have sent 'p' in answer to a question of 'f'. */
 static bool
 is_answer(const struct acdc_ctx *ctx, const struct acdc_flow *f,
@@ -153,6 +173,8 @@ is_answer(const struct acdc_ctx *ctx, const struct acdc_flow *f,
            && acdc_get16(body + 4) == question_number(ctx, f)
            && body[1] >> 4 <= ACDC_WSCALE_MAX
            && (body[1] & 15) <= ACDC_WSCALE_MAX
+           && (!is_told(body) || (body[6] >> 4 <= body[1] >> 4
+                                  && (body[6] & 15) <= (body[1] & 15)))
            && acdc_get16(body + 2) >= ACDC_MSS_MIN;
 }
 
@@ -173,6 +195,9 @@ take_handshake(struct acdc_flow *f, const uint8_t *body)
         acdc_flow_set_guest_wscale(f, body[1] >> 4);
         f->peer_wscale = f->out_wscale = body[1] & 15;
     }
+    if (is_told(body)) {
+        acdc_wscale_take(f, body[6] >> 4, body[6] & 15);
+    }
     f->mss = acdc_get16(body + 2);
     if (said & ACDC_STATE_TIMING) {
         acdc_timing_begin(f);
@@ -189,6 +214,7 @@ resume(struct acdc_ctx *ctx, struct acdc_flow *f,
     const uint8_t *body = acdc_pkt_tcp(p) + p->cap_ofs + ACDC_OPT_BODY_OFS;
     struct acdc_flow_in *in = acdc_flow_in(f);
     uint16_t window = acdc_pkt_window(p);
+    uint16_t beyond = is_told(body) ? 0 : acdc_get16(body + 6);
 
     take_handshake(f, body);
     acdc_flow_set_state(ctx, f, ACDC_FLOW_ESTABLISHED);
@@ -199,8 +225,8 @@ resume(struct acdc_ctx *ctx, struct acdc_flow *f,
     in->fb_ce = acdc_get32(body + 16);
     in->fb_total = acdc_get32(body + 20);
     f->snd_una = p->ack;
-    if (seq_before(f->snd_nxt, p->ack + acdc_get16(body + 6))) {
-        f->snd_nxt = p->ack + acdc_get16(body + 6);
+    if (seq_before(f->snd_nxt, p->ack + beyond)) {
+        f->snd_nxt = p->ack + beyond;
     }
     /* What else of the peer's window is under way nobody knows. */
     acdc_flow_set_tx_total(f, in->fb_total + (f->snd_nxt - p->ack)
@@ -247,15 +273,24 @@ acdc_resume_ingress(struct acdc_ctx *ctx, struct acdc_flow *f,
 
 /* Where the other end knows it. --------------------------------------------- */
 
+/* Whether the other end may be told. */
+static bool
+can_tell(const struct acdc_flow *f)
+{
+    const uint32_t capable = ACDC_F_OFFERED | ACDC_F_PEER | ACDC_F_RESUME | ACDC_F_LAW;
+
+    return (f->flags & capable) == capable && f->state == ACDC_FLOW_ESTABLISHED
+           && !acdc_flow_is_deaf(f);
+}
+
 void
 acdc_resume_note_question(struct acdc_flow *f, const struct acdc_pkt *p)
 {
-    const uint32_t capable = ACDC_F_OFFERED | ACDC_F_PEER | ACDC_F_RESUME | ACDC_F_LAW;
     const uint8_t *body = acdc_pkt_tcp(p) + p->cap_ofs + ACDC_OPT_BODY_OFS;
 
     if (!(p->opt_flags & ACDC_O_CAPABILITY) || !(body[1] & ACDC_CAP_RESUME)
-        || (f->flags & capable) != capable || f->state != ACDC_FLOW_ESTABLISHED
-        || acdc_flow_is_deaf(f) || !acdc_pkt_maybe_intact(p)) {
+        || !can_tell(f) || !acdc_pkt_maybe_intact(p)
+        || (acdc_wscale_is_finer(f) && !(body[1] & ACDC_CAP_SCALES))) {
         return;
     }
     f->flags |= ACDC_F_TODO;
@@ -282,7 +317,12 @@ put_state(uint8_t *opt, uint16_t exid, const struct acdc_flow *f,
     body[1] = (uint8_t) (f->peer_wscale << 4 | acdc_flow_guest_wscale(f));
     acdc_put16(body + 2, f->mss);
     acdc_put16(body + 4, in->silent);
-    acdc_put16(body + 6, (uint16_t) (beyond < 0xffff ? beyond : 0));
+    if (acdc_wscale_is_finer(f)) {
+        body[0] |= ACDC_STATE_TOLD;
+        acdc_put16(body + 6, (uint16_t) (acdc_wscale_told(f) << 8));
+    } else {
+        acdc_put16(body + 6, (uint16_t) (beyond < 0xffff ? beyond : 0));
+    }
     acdc_put32(body + 8, in->fb_ce);
     acdc_put32(body + 12, in->fb_total);
     acdc_put32(body + 16, f->rx_ce);
@@ -312,7 +352,7 @@ acdc_resume_answer(struct acdc_ctx *ctx, struct acdc_flow *f,
                && acdc_pkt_add_option(p, opt, sizeof opt);
     } else {
         sent = acdc_pkt_send_options(p, acdc_flow_ack_number(f, p), opt,
-                                     sizeof opt, acdc_pkt_ecn(p), 0);
+                                     sizeof opt, ACDC_ECN_ECT0, 0);
     }
     if (!sent) {
         ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
@@ -320,5 +360,32 @@ acdc_resume_answer(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
     acdc_flow_in(f)->asked = false;
     acdc_flow_note_reported(f);
-    acdc_flow_in(f)->silent = 0;
+    acdc_flow_in(f)->silent = f->flags & ACDC_F_CAPABLE ? 0 : (uint16_t) ctx->seen;
+}
+
+void
+acdc_resume_show(struct acdc_ctx *ctx, struct acdc_flow *f,
+                 const struct acdc_params *params, struct acdc_pkt *p)
+{
+    const uint8_t not_plain = ACDC_TCP_SYN | ACDC_TCP_FIN | ACDC_TCP_RST;
+    struct acdc_flow_in *in = acdc_flow_in(f);
+    uint16_t now = (uint16_t) ctx->seen;
+    bool fits = acdc_pkt_is_pure_ack(p) && acdc_pkt_room(p) >= ACDC_OPT_FB_LEN;
+
+    if ((uint16_t) (now - in->silent) < ACDC_SHOW || in->asked || !can_tell(f)
+        || !acdc_params_enforce(params)
+        || (p->tcp_flags & (not_plain | ACDC_TCP_ACK)) != ACDC_TCP_ACK
+        || acdc_pkt_has_ip_options(p)) {
+        return;
+    }
+    if (fits ? !acdc_pkt_make_writable(p)
+               || !acdc_pkt_add_feedback(p, ctx->exid, f->rx_ce, f->rx_total)
+             : !acdc_pkt_send_fack(p, acdc_flow_ack_number(f, p), ctx->exid, f->rx_ce,
+                                   f->rx_total, acdc_pkt_ecn(p), 0)) {
+        ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
+        return;
+    }
+    in->silent = now;
+    acdc_count(ctx, fits ? ACDC_C_PACK_SENT : ACDC_C_FACK_SENT, 1);
+    acdc_flow_note_reported(f);
 }

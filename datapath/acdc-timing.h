@@ -57,8 +57,7 @@ acdc_timing_elapsed(uint32_t now_us, uint32_t since_us)
 static inline bool
 acdc_timing_is_offered(const struct acdc_pkt *p)
 {
-    return (p->opt_flags & ACDC_O_CAPABILITY)
-           && (acdc_pkt_tcp(p)[p->cap_ofs + ACDC_OPT_BODY_OFS + 1] & ACDC_CAP_TIMING);
+    return acdc_pkt_capability_flags(p) & ACDC_CAP_TIMING;
 }
 
 /* Both ends have ACDC_CAP_TIMING. */

@@ -14,8 +14,9 @@
  *
  *   capability, on SYN and SYN-ACK:
  *     +------+--------+-------------+---------+-------+---------------+
- *     | 253  |   8    | ExID 0xACDC | version | flags |   0       0   |
+ *     | 253  |   8    | ExID 0xACDC | version | flags | told  |   0   |
  *     +------+--------+-------------+---------+-------+---------------+
+ *   Told: 0 but on a SYN-ACK with ACDC_CAP_SCALES, see there.
  *
  *   feedback, PACK (on an ACK or data segment of the guest) and FACK (on a
  *   packet of its own):
@@ -34,7 +35,7 @@
  *   end when it came, microseconds modulo 2^32.
  *
  *   A question, from a vSwitch that does not know the connection, is the capability
- *   with ACDC_CAP_RESUME and a number, instead of the zeros, on a segment without SYN.  The
+ *   with ACDC_CAP_RESUME and a number in the last two bytes, on a segment without SYN.  The
  *   other end answers with the state, of which all is seen from the one that asked:
  *     +------+--------+-------------+---------------+-----------------+
  *     | 253  |   28   | ExID 0xACDC | flags | scales|       MSS       |
@@ -46,7 +47,8 @@
  *     +---------------------------------------------------------------+
  *   Scales: of its own guest's windows in the upper half, of the peer's in the lower.
  *   MSS: payload of a full segment.  Beyond: bytes that came beyond the packet's
- *   acknowledgment number; 0 if that is 65535 or more.
+ *   acknowledgment number; 0 if that is 65535 or more.  With ACDC_STATE_TOLD it is another
+ *   byte of scales, those that the guests were told, and a zero.
  */
 enum acdc_wire_option {
     ACDC_OPT_KIND = 253,
@@ -69,6 +71,11 @@ enum acdc_wire_capability {
                                      * question. */
     ACDC_CAP_TIMING = 0x04,         /* Marks data segments by ACDC_RES_FACK, and reports
                                      * when such a one came. */
+    ACDC_CAP_SCALES = 0x08,         /* On a SYN and a question: knows this flag and
+                                     * ACDC_STATE_TOLD.  On a SYN-ACK with ACDC_CAP_RESUME:
+                                     * 'told' has in the upper half what its guest was
+                                     * told of the other's window scale, in the lower
+                                     * what the other is to be told of its guest's. */
 };
 
 /* Flags of a state. */
@@ -78,6 +85,7 @@ enum acdc_wire_state {
     ACDC_STATE_ECN_SYN = 0x04,      /* ECN-setup SYN, ... */
     ACDC_STATE_GUEST_ECN = 0x08,    /* ... and SYN-ACK. */
     ACDC_STATE_TIMING = 0x10,       /* Both have ACDC_CAP_TIMING. */
+    ACDC_STATE_TOLD = 0x20,         /* Some guest was told a finer window scale. */
 };
 
 /* Kind and length of the options, the ExID to be added: their first words. */

@@ -51,13 +51,14 @@ class AcdcOption(Packet):
 
 
 class Capability(AcdcOption):
-    """On SYN and SYN-ACK; on other segments a question, which has a number."""
+    """On SYN and SYN-ACK; on other segments a question, which has a number in 'zero'.  A
+    SYN-ACK with SCALES has there what guests are told, see docs/wire-format.rst."""
 
     name = "AC/DC capability"
     fields_desc = [
         XShortField("exid", EXID),
         ByteField("version", 1),
-        FlagsField("flags", 0, 8, ["NOT_ECT", "RESUME", "TIMING"]),
+        FlagsField("flags", 0, 8, ["NOT_ECT", "RESUME", "TIMING", "SCALES"]),
         ShortField("zero", 0),
     ]
 
@@ -91,7 +92,7 @@ class State(AcdcOption):
     name = "AC/DC state"
     fields_desc = [
         XShortField("exid", EXID),
-        FlagsField("flags", 0, 8, ["SCALES", "SACK", "ECN_SYN", "GUEST_ECN", "TIMING"]),
+        FlagsField("flags", 0, 8, ["SCALES", "SACK", "ECN_SYN", "GUEST_ECN", "TIMING", "TOLD"]),
         BitField("own_wscale", 0, 4),
         BitField("peer_wscale", 0, 4),
         ShortField("mss", 0),

@@ -62,7 +62,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         case 2: acdc_pkt_set_window(&pkt, (uint16_t) (value * 2113)); break;
         case 3:
             if (acdc_pkt_room(&pkt) >= ACDC_OPT_CAP_LEN) {
-                acdc_pkt_add_capability(&pkt, ACDC_OPT_EXID, edits[i]);
+                acdc_pkt_add_capability(&pkt, ACDC_OPT_EXID, edits[i], 0);
             }
             break;
         case 4:

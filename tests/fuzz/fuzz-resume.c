@@ -11,12 +11,39 @@
 enum { FORGETS, KNOWS, N_PAIRS };
 static struct sim pairs[N_PAIRS];
 static bool gone;               /* Both ends had forgotten at the same time. */
+static uint32_t edge[N_PAIRS][2];       /* How far each guest was ever allowed to send. */
+static uint8_t told[2];         /* Its peer's window scale, as it was told. */
 
 /* What a guest gets of one packet of the other, and whether it is ECT or CE to it. */
 struct got {
     uint32_t bytes, end;
     unsigned int ecn;
 };
+
+/* What guest 'to' learns of its peer's window. */
+static void
+may_send(const struct sim *s, int to, const struct acdc_pkt *pkt)
+{
+    uint32_t to_edge = pkt->ack + ((uint32_t) acdc_pkt_window(pkt) << told[to]);
+    uint32_t *own = &edge[s - pairs][to];
+
+    *own = seq_after(to_edge, *own) ? to_edge : *own;
+}
+
+static uint32_t
+room(int from)
+{
+    uint32_t most = UINT32_MAX;
+    int i;
+
+    for (i = 0; i < N_PAIRS; i++) {
+        uint32_t next = pairs[i].guest[from].snd_nxt;
+        uint32_t n = seq_after(edge[i][from], next) ? edge[i][from] - next : 0;
+
+        most = n < most ? n : most;
+    }
+    return most;
+}
 
 /* One packet of guest 'from', with what the vSwitch sends before it; 'how' & 1: marked, & 2:
  * lost. */
@@ -46,6 +73,7 @@ cross(struct sim *s, int from, const struct tcp_spec *spec, unsigned int how)
         /* Neither scale nor window is ever taken for more than it is. */
         CHECK(acdc_pkt_window(&pkt) <= spec->window);
         CHECK(acdc_pkt_window(&pkt) || !spec->window);
+        may_send(s, !from, &pkt);
         if (pkt.payload) {
             got.bytes += pkt.payload;
             got.end = pkt.seq + pkt.payload;
@@ -64,6 +92,7 @@ send(int from, uint32_t payload, unsigned int how)
     struct got got[N_PAIRS];
     int i;
 
+    payload = payload < room(from) ? payload : room(from);
     for (i = 0; i < N_PAIRS; i++) {
         struct sim *s = &pairs[i];
         struct tcp_spec spec = sim_spec(s, from, ACDC_TCP_ACK, payload);
@@ -134,6 +163,26 @@ operate(void)
            || (sim_flow(s, 1) && sim_flow(s, 1)->state == ACDC_FLOW_UNKNOWN);
 }
 
+/* The guests have connected: what they know of windows, and have of each other. */
+static void
+begin(void)
+{
+    int i, side;
+
+    for (side = 0; side < 2; side++) {
+        struct acdc_pkt syn;
+
+        CHECK(packet_parse(pairs[KNOWS].seen[!side], &syn));
+        told[side] = (syn.opt_flags & ACDC_O_WSCALE) && pairs[KNOWS].guest[side].wscale >= 0
+                     ? syn.wscale : 0;
+        for (i = 0; i < N_PAIRS; i++) {
+            edge[i][side] = pairs[i].guest[side].snd_nxt;
+        }
+    }
+    send(0, 0, 0);
+    send(1, 0, 0);
+}
+
 /* Both know it, and count the same from here on. */
 static void
 compare(void)
@@ -163,7 +212,7 @@ compare(void)
         CHECK(a->capable && b->capable && a->state == ACDC_FLOW_ESTABLISHED);
         CHECK(a->wscale_local == b->wscale_local && a->wscale_remote == b->wscale_remote);
         CHECK(a->mss == b->mss && a->sack == b->sack && a->guest_ecn == b->guest_ecn);
-        CHECK(a->algorithm == b->algorithm && !a->rescaled);
+        CHECK(a->algorithm == b->algorithm && a->rescaled == b->rescaled);
         CHECK(a->snd_una == b->snd_una && a->snd_nxt == b->snd_nxt);
         CHECK(a->fb_total - was[side].fb_total
               == b->fb_total - before[KNOWS][side].fb_total);
@@ -199,7 +248,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (side = 0; side < 2; side++) {
             struct sim_guest *g = &s->guest[side];
 
-            g->wscale = (side ? scales >> 4 : scales & 15) % 11;
+            g->wscale = (side ? scales >> 4 : scales & 15) % 15;
             g->wscale = shape & 8 && !side ? -1 : g->wscale;
             g->timestamps = shape & 16;
             g->ecn = shape & 32;
@@ -209,6 +258,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         sim_connect(s);
         s->guest[0].ect = s->guest[1].ect = shape & 32 ? ACDC_ECN_ECT0 : 0;
     }
+    begin();
     while (left) {
         operate();
     }

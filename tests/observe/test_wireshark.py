@@ -279,6 +279,16 @@ def test_question_and_state(capture: File) -> None:
     assert notes(capture, 2) == set()
 
 
+def test_scales_that_guests_are_told(capture: File) -> None:
+    offer = Capability(flags="NOT_ECT+RESUME+SCALES", zero=0xA900)
+    state = State(flags="SCALES+TOLD", own_wscale=13, peer_wscale=12, beyond=0xA900)
+    packets = [segment(False, SYN | ACK, [option(offer)]), segment(False, ACK, [option(state)])]
+    wrpcap(str(capture), packets)
+    told = fields(capture, "acdc.told.own_wscale", "acdc.told.peer_wscale", "acdc.number")
+    assert told == [("10", "9", ""), ("10", "9", "0x0000")]
+    assert notes(capture, 1) == notes(capture, 2) == set()
+
+
 def test_report(capture: File) -> None:
     """As in docs/wire-format.rst."""
     report = Report(bytes.fromhex("acdc00000b500001c52053000019d2a5f00e"))

@@ -10,6 +10,7 @@ from acdc_testlib.tcp import (
     ACK,
     CAP_NOT_ECT,
     CAP_RESUME,
+    CAP_SCALES,
     CE,
     CWR,
     ECE,
@@ -176,7 +177,7 @@ def test_the_capability_has_its_flags(wire: Wire, ip: Encap, active: bool) -> No
         wire.ingress(c.peer_syn())
     (out,) = wire.egress(c.guest_syn() if active else c.guest_synack())
     # The answer to a SYN without RESUME has none.
-    flags = CAP_NOT_ECT | CAP_RESUME if active else CAP_NOT_ECT
+    flags = CAP_NOT_ECT | CAP_RESUME | CAP_SCALES if active else CAP_NOT_ECT
     assert out.capability == bytes([1, flags, 0, 0])
 
 

@@ -20,6 +20,7 @@ from acdc_testlib.tcp import (
     ACK,
     CAP_NOT_ECT,
     CAP_RESUME,
+    CAP_SCALES,
     CE,
     ECT0,
     EXID,
@@ -36,7 +37,8 @@ from acdc_testlib.tcp import (
 )
 from acdc_testlib.wire import Conn, Counted, Wire, pattern, same
 
-FLAGS = CAP_NOT_ECT | CAP_RESUME
+FLAGS = CAP_NOT_ECT | CAP_RESUME  # Of a version that tells no finer scales.
+OURS = FLAGS | CAP_SCALES
 SHOWN = CE << RES_ECN_SHIFT  # A Not-ECT guest's packet that its switch has marked.
 
 
@@ -52,7 +54,7 @@ def bodies(segment: Segment, length: int) -> list[bytes]:
 def question(segment: Segment) -> int | None:
     """The number of a question."""
     for version, flags, number in (struct.unpack("!BBH", b) for b in bodies(segment, 8)):
-        assert (version, flags) == (1, FLAGS)
+        assert (version, flags) == (1, OURS)
         return int(number)
     return None
 
@@ -378,13 +380,53 @@ def test_scales_that_are_told_as_they_are(
     c = Conn(wire, flags=FLAGS, active=active, guest_scale=guest_scale, peer_scale=peer_scale)
     if active:
         (syn,) = wire.egress(c.guest_syn())
-        assert syn.capability == bytes([1, FLAGS, 0, 0])
+        assert syn.capability == bytes([1, OURS, 0, 0])
         (synack,) = wire.ingress(c.peer_synack())
         assert synack.wscale == peer_scale
     else:
         wire.ingress(c.peer_syn())
         (synack,) = wire.egress(c.guest_synack())
         assert synack.capability == bytes([1, FLAGS if resumable else 1, 0, 0])
+
+
+def test_finer_scales_are_told(wire: Wire) -> None:
+    """Who listens says in the SYN-ACK what its guest was told, and what the other one is to
+    be told; in its answer both again.  Not to a version that does not know that."""
+    c = Conn(wire, flags=OURS, active=False, guest_scale=12, peer_scale=13)
+    (syn,) = wire.ingress(c.peer_syn())
+    assert syn.wscale == 10
+    (synack,) = wire.egress(c.guest_synack())
+    assert synack.wscale == 12
+    assert synack.capability == bytes([1, OURS, 10 << 4 | 10, 0])
+    c.established()
+    wire.ingress(c.from_peer(reserved=SHOWN))
+    wire.ingress(c.from_peer(options=asks(c)))
+    assert not bodies(c.guest_ack()[0], 28)
+    question_of_now = acdc_option(Capability(flags="NOT_ECT+RESUME+SCALES", zero=0x1234))
+    wire.ingress(c.from_peer(options=[question_of_now]))
+    (body,) = bodies(c.guest_ack()[0], 28)
+    told = State(EXID + body)
+    assert told.flags == "SCALES+SACK+TOLD"
+    assert (told.own_wscale, told.peer_wscale, told.beyond) == (13, 12, 0xAA00)
+
+
+def test_finer_scales_that_are_told(wire: Wire) -> None:
+    """Who connects tells its guest what the SYN-ACK says, also if that is finer than need
+    be; when it has forgotten it learns that again."""
+    c = Conn(wire, flags=OURS, guest_scale=12, peer_scale=13)
+    wire.egress(c.guest_syn())
+    told = acdc_option(Capability(flags="NOT_ECT+RESUME+SCALES", zero=0xA900))
+    (synack,) = wire.ingress(c.peer_synack(options=[*c.syn_options(13), told]))
+    assert synack.wscale == 9
+    c.established()
+    c.guest_ack()
+    wire.flush()
+    number = ask(c)
+    answer(c, number, flags="SCALES+SACK+TOLD", beyond=0xA900, reported_total_bytes=0)
+    info = c.info()
+    assert (info["resumed"], info["wscale_local"], info["wscale_remote"]) == (True, 12, 13)
+    (got,) = wire.ingress(c.from_peer(reserved=SHOWN))
+    assert info["wnd"] <= got.window << 9 < info["wnd"] + (1 << 9)
 
 
 def test_marks_until_then(wire: Wire) -> None:

@@ -104,12 +104,42 @@ sim_spec(const struct sim *s, int side, uint8_t flags, uint32_t payload)
     return spec;
 }
 
+/* RFC 1624, of a byte that is the lower one of its word. */
+static void
+clear_flags(struct packet *p, uint8_t flags)
+{
+    struct acdc_pkt pkt;
+    uint8_t *tcp, *flag;
+    uint32_t sum;
+
+    if (!packet_parse(p, &pkt) || !(pkt.opt_flags & ACDC_O_CAPABILITY)) {
+        return;
+    }
+    tcp = acdc_pkt_tcp(&pkt);
+    flag = tcp + pkt.cap_ofs + ACDC_OPT_BODY_OFS + 1;
+    check(!(pkt.cap_ofs & 1), "the capability is where options begin");
+    sum = (uint16_t) ~acdc_get16(tcp + 16) + 0xffffu - *flag + (*flag & ~(unsigned int) flags);
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    acdc_put16(tcp + 16, (uint16_t) ~sum);
+    *flag &= (uint8_t) ~flags;
+}
+
 struct packet *
 sim_egress(struct sim *s, int side, struct packet *p)
 {
     host_clock_offset = s->clock[side];
-    return s->port[side] ? host_process(s->port[side], ACDC_EGRESS, p, s->now)
-                         : p;
+    if (s->port[side]) {
+        p = host_process(s->port[side], ACDC_EGRESS, p, s->now);
+    }
+    if (s->no_flags) {
+        struct packet *one;
+
+        for (one = p; one; one = one->next) {
+            clear_flags(one, s->no_flags);
+        }
+    }
+    return p;
 }
 
 struct packet *

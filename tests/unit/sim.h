@@ -40,6 +40,8 @@ struct sim {
     unsigned int vlans;
     bool csum_partial;
     unsigned int headroom;
+    uint8_t no_flags;           /* Of the capability: the network clears them, as if an
+                                 * end did not know them. */
     /* The packets of the handshake, as sent on the wire and as the other
      * guest got them: SYN, SYN-ACK, ACK. */
     struct packet *wire[3], *seen[3];

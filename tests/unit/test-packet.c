@@ -129,9 +129,9 @@ edit(struct acdc_pkt *pkt, enum edit e)
         return true;
     case ADD_CAPABILITY:
         if (acdc_pkt_room(pkt) < ACDC_OPT_CAP_LEN) {
-            return !acdc_pkt_add_capability(pkt, ACDC_OPT_EXID, 0);
+            return !acdc_pkt_add_capability(pkt, ACDC_OPT_EXID, 0, 0);
         }
-        return acdc_pkt_add_capability(pkt, ACDC_OPT_EXID, a & 0xff)
+        return acdc_pkt_add_capability(pkt, ACDC_OPT_EXID, a & 0xff, 0)
                && acdc_pkt_parse(pkt, ACDC_OPT_EXID)
                && (pkt->opt_flags & ACDC_O_CAPABILITY)
                && pkt->cap_ofs == ACDC_TCP_HLEN

@@ -3,109 +3,10 @@
 /* A connection that one end's vSwitch has forgotten is taken up again
  * (acdc-resume.c); what nobody can plant, and what stays as it was. */
 
-#include "sim.h"
+#include "resume.h"
 #include "tap.h"
 
 enum { QUESTION_OFS = 6, NOBODY = -1 };
-
-/* What the guests got since the last look, and what was wrong with it. */
-struct seen {
-    unsigned int packets, ours, bad;
-};
-
-static void
-look(struct seen *seen, struct packet *list)
-{
-    struct packet *p;
-
-    for (p = list; p; p = p->next) {
-        seen->packets++;
-        seen->ours += packet_is_ours(p);
-        seen->bad += !packet_csum_ok(p) || !packet_payload_ok(p);
-    }
-    packet_free_list(list);
-}
-
-/* Guest 'from' sends, marked in the network if 'ce'; the other one gets it. */
-static void
-send_spec(struct sim *s, int from, const struct tcp_spec *spec, bool ce,
-          struct seen *seen)
-{
-    struct packet *list = sim_egress(s, from, packet_make(spec)), *p;
-
-    for (p = list; p && ce; p = p->next) {
-        packet_set_ecn(p, ACDC_ECN_CE);
-    }
-    look(seen, sim_ingress(s, !from, list));
-    s->guest[from].snd_nxt += spec->payload;
-    s->guest[!from].rcv_nxt = s->guest[from].snd_nxt;
-}
-
-/* One segment of data and its ACK. */
-static void
-exchange(struct sim *s, int from, uint32_t n, bool ce, struct seen *seen)
-{
-    struct tcp_spec spec = sim_spec(s, from, ACDC_TCP_ACK | ACDC_TCP_PSH, n);
-
-    spec.gso = n > 1460;
-    send_spec(s, from, &spec, ce, seen);
-    spec = sim_spec(s, !from, ACDC_TCP_ACK, 0);
-    send_spec(s, !from, &spec, false, seen);
-    s->now += SIM_MS;
-}
-
-static struct acdc_flow_info
-info(const struct sim *s, int side)
-{
-    struct acdc_flow_info fi;
-
-    memset(&fi, 0, sizeof fi);
-    if (sim_n_flows(s, side)) {
-        sim_info(s, side, &fi);
-    }
-    return fi;
-}
-
-static void
-forget(struct sim *s, int side)
-{
-    acdc_flush(s->acdc[side], NULL, NULL);
-    host_quiesce();
-}
-
-/* How the connection is. */
-struct shape {
-    bool v6, timestamps, ecn, partial;
-    unsigned int vlans;
-    int wscale[2];
-    uint32_t segment;           /* Bytes that are sent at once. */
-    int from;                   /* Who sends. */
-};
-
-static void
-begin(struct sim *s, const struct shape *shape)
-{
-    struct seen seen = { 0 };
-    int i;
-
-    sim_init(s, NULL, NULL);
-    s->v6 = shape->v6;
-    s->vlans = shape->vlans;
-    s->csum_partial = shape->partial;
-    for (i = 0; i < 2; i++) {
-        s->guest[i].wscale = shape->wscale[i];
-        s->guest[i].timestamps = shape->timestamps;
-        s->guest[i].ecn = shape->ecn;
-        s->guest[i].window = 9000;
-    }
-    sim_connect(s);
-    if (shape->ecn) {
-        s->guest[0].ect = s->guest[1].ect = ACDC_ECN_ECT0;
-    }
-    for (i = 0; i < 20; i++) {
-        exchange(s, shape->from, shape->segment, i % 4 == 3, &seen);
-    }
-}
 
 /* 'side' forgets; within three round trips all is as it was. */
 static void
@@ -176,8 +77,6 @@ test_resumed(void)
         check_resumed(&shapes[i], 1);
     }
 }
-
-static const struct shape usual = { .wscale = { 7, 7 }, .segment = 1000 };
 
 /* The window is enforced again, in the right scale, and policing drops nothing that
  * was offered while nobody knew the connection. */
@@ -271,19 +170,6 @@ test_both(void)
     ok(!sim_n_flows(&s, 0) && !sim_n_flows(&s, 1), "no flows");
     ok(sim_counter(&s, 0, ACDC_C_UNTOUCHED_MIDSTREAM) >= 30, "untouched, counted");
     sim_done(&s);
-}
-
-/* What the side that was restarted gets from the other one, whose vSwitch is not there:
- * a PACK of a far end that knows the connection. */
-static struct packet *
-foreign(struct sim *s, uint32_t payload)
-{
-    struct tcp_spec spec = sim_spec(s, 1, ACDC_TCP_ACK, payload);
-
-    spec.reserved = ACDC_ECN_CE << ACDC_RES_ECN_SHIFT;
-    spec.ecn = ACDC_ECN_ECT0;
-    opt_feedback(&spec, ACDC_OPT_EXID, 0, 5000);
-    return packet_make(&spec);
 }
 
 static bool
@@ -506,33 +392,6 @@ test_full_options(void)
     sim_done(&s);
 }
 
-/* Where a scale was made finer nobody can tell, so nobody asks in a way that is
- * answered. */
-static void
-test_rescaled(void)
-{
-    struct seen seen = { 0 };
-    struct sim s;
-    int side, coarse, i;
-
-    for (coarse = 0; coarse < 2; coarse++) {
-        for (side = 0; side < 2; side++) {
-            struct shape shape = usual;
-
-            shape.wscale[coarse] = 13;
-            begin(&s, &shape);
-            ok(info(&s, !coarse).rescaled, "rescaled at %d", !coarse);
-            forget(&s, side);
-            for (i = 0; i < 10; i++) {
-                exchange(&s, 0, 1000, false, &seen);
-            }
-            ok(!info(&s, side).resumed, "%d is not resumed", side);
-            sim_done(&s);
-        }
-    }
-    is_u64(seen.ours, 0, "guests see nothing");
-}
-
 /* Outsiders cannot fill the quota of handshakes with connections to be asked for. */
 static void
 test_quota(void)
@@ -561,6 +420,92 @@ test_quota(void)
     acdc_stats_get(s.acdc[0], &stats);
     is_u64(stats.n_half_open, 0, "they go");
     sim_done(&s);
+}
+
+/* A switch floods what is for others: their connections are asked for, too, and leave room
+ * for those of the guest, whose address is known once it has sent anything. */
+static void
+test_flooded(void)
+{
+    struct acdc_tenant_config tc = {
+        .name = SIM_TENANT, .params = acdc_params_default, .max_half_open = 20,
+    };
+    struct seen seen = { 0 };
+    struct acdc_stats stats;
+    struct sim s;
+    uint8_t own;
+    int i;
+
+    begin(&s, &usual);
+    acdc_tenant_set(s.acdc[0], &tc);
+    forget(&s, 0);
+    /* As after a restart. */
+    acdc_port_unbind(s.acdc[0], SIM_PORT_NO);
+    host_quiesce();
+    s.port[0] = acdc_port_bind(s.acdc[0], SIM_PORT_NO, "vnet7", SIM_TENANT, SIM_MTU);
+    own = s.guest[0].addr[3];
+    s.guest[0].addr[3] = (uint8_t) (own + 100);
+    for (i = 0; i < 100; i++) {
+        s.guest[1].port += 1;
+        packet_free(sim_ingress(&s, 0, foreign(&s, 0)));
+    }
+    s.guest[0].addr[3] = own;
+    s.guest[1].port -= 100;
+    acdc_stats_get(s.acdc[0], &stats);
+    is_u64(stats.n_half_open, 10, "half of the quota is for anybody's");
+    for (i = 0; i < 3; i++) {
+        exchange(&s, 1, 1000, false, &seen);
+    }
+    is_u64(sim_counter(&s, 0, ACDC_C_FLOWS_RESUMED), 1, "the guest's own is taken up again");
+    for (i = 0; i < 100; i++) {
+        s.guest[1].port += 1;
+        packet_free(sim_ingress(&s, 0, foreign(&s, 0)));
+    }
+    acdc_stats_get(s.acdc[0], &stats);
+    is_u64(stats.n_half_open, 15, "a quarter remains for handshakes");
+    sim_done(&s);
+}
+
+/* The guest was where there is no AC/DC, so long that the other end has fallen back, and
+ * comes to where there is.  It may be the one that sends or the one that gets data. */
+static void
+test_back_again(void)
+{
+    struct seen seen = { 0 };
+    struct sim s;
+    int from, i;
+
+    for (from = 0; from < 2; from++) {
+        struct acdc_port *port;
+        uint64_t until;
+
+        begin(&s, &usual);
+        port = s.port[0];
+        s.port[0] = NULL;
+        forget(&s, 0);
+        for (i = 0; i < 500; i++) {
+            exchange(&s, 1, 1000, false, &seen);
+        }
+        ok(!info(&s, 1).capable, "it has fallen back");
+        is_u64(sim_counter(&s, 1, ACDC_C_FEEDBACK_LOST), 1, "and says so");
+        seen.ours = 0;
+        for (i = 0; i < 5000; i++) {
+            exchange(&s, from, 1000, false, &seen);
+        }
+        ok(seen.ours >= 4 && seen.ours <= 5, "now and then it shows that it is there: %u in 5 s",
+           seen.ours);
+        s.port[0] = port;
+        seen.ours = 0;
+        for (until = s.now + 3000 * SIM_MS; s.now < until;) {
+            exchange(&s, from, 1000, false, &seen);
+        }
+        ok(info(&s, 0).resumed && info(&s, 0).capable && info(&s, 1).capable,
+           "both have AC/DC again, data of %d", from);
+        is_u64(sim_counter(&s, 0, ACDC_C_FEEDBACK_BAD)
+               + sim_counter(&s, 1, ACDC_C_FEEDBACK_BAD), 0, "no report is bad");
+        ok(!seen.ours && !seen.bad, "guests see nothing of that");
+        sim_done(&s);
+    }
 }
 
 /* Either end forgets at random, again and again, while data goes both ways and some of it
@@ -622,8 +567,9 @@ main(void)
     test_forged_answer();
     test_forged_question();
     test_full_options();
-    test_rescaled();
     test_quota();
+    test_flooded();
+    test_back_again();
     test_random();
     return tap_end();
 }

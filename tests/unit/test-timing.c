@@ -81,7 +81,8 @@ test_handshake(void)
             const uint8_t flags = (uint8_t) (on0 ? old | ACDC_CAP_TIMING : old);
 
             begin(&s, on0, on1);
-            ok(capability(s.wire[0]) == flags && capability(s.wire[1]) == flags,
+            ok(capability(s.wire[0]) == (flags | ACDC_CAP_SCALES)
+               && capability(s.wire[1]) == flags,
                "what both ends say where %s need it",
                on0 && on1 ? "both" : on0 ? "who connects does"
                : on1 ? "who listens does" : "none does");

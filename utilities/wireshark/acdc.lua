@@ -8,7 +8,7 @@
 -- tunnels.
 
 local KIND, CAPABILITY, FEEDBACK, REPORT, STATE = 253, 8, 12, 20, 28
-local NOT_ECT, RESUME, TIMING = 0x01, 0x02, 0x04
+local NOT_ECT, RESUME, TIMING, SCALES = 0x01, 0x02, 0x04, 0x08
 local MOD = 4294967296
 -- As a switch: so many reports in a row that cannot be, and counting starts anew.
 local BAD_REPORTS = 4
@@ -36,6 +36,12 @@ local f = {
         "RESUME: connections are taken up again; without SYN a question", 8, nil, RESUME),
     timing = ProtoField.bool("acdc.flags.timing",
         "TIMING: marked data is reported with its time", 8, nil, TIMING),
+    scales = ProtoField.bool("acdc.flags.scales",
+        "SCALES: also where guests are told finer window scales", 8, nil, SCALES),
+    own_told = ProtoField.uint8("acdc.told.own_wscale",
+        "Told of the window scale of who gets this", base.DEC, nil, 0xf0),
+    peer_told = ProtoField.uint8("acdc.told.peer_wscale",
+        "Told of the window scale of who sends this", base.DEC, nil, 0x0f),
     mark = ProtoField.uint8("acdc.report.mark", "Marked segment", base.HEX),
     ago = ProtoField.uint24("acdc.report.ago_us", "Came so many microseconds ago"),
     clock = ProtoField.uint32("acdc.report.clock_us", "At, in microseconds of the reporting end"),
@@ -206,13 +212,23 @@ local function learn(header, stream, ours, theirs, payload, at, length)
     return r
 end
 
-local function add_capability(tree, option)
+local function add_told(tree, byte)
+    tree:add(f.own_told, byte)
+    tree:add(f.peer_told, byte)
+end
+
+local function add_capability(tree, option, r)
     tree:add(f.version, option(4, 1))
     local flags = tree:add(f.flags, option(5, 1))
     flags:add(f.not_ect, option(5, 1))
     flags:add(f.resume, option(5, 1))
     flags:add(f.timing, option(5, 1))
-    if option(6, 2):uint() ~= 0 then
+    flags:add(f.scales, option(5, 1))
+    if r and r.syn then
+        if option(6, 1):uint() ~= 0 then
+            add_told(tree, option(6, 1))
+        end
+    elseif option(6, 2):uint() ~= 0 then
         tree:add(f.number, option(6, 2))
     end
 end
@@ -223,6 +239,9 @@ local function add_state(tree, option)
     tree:add(f.peer_wscale, option(5, 1))
     tree:add(f.mss, option(6, 2))
     tree:add(f.number, option(8, 2))
+    if option(4, 1):bitfield(2) == 1 then
+        add_told(tree, option(10, 1))
+    end
     tree:add(f.told_ecn, option(12, 4))
     tree:add(f.told_total, option(16, 4))
     tree:add(f.ecn_bytes, option(20, 4))
@@ -273,7 +292,7 @@ local function add_option(tree, option, r)
     sub:add(f.length, option(1, 1))
     sub:add(f.exid, option(2, 2))
     if length == CAPABILITY then
-        add_capability(sub, option)
+        add_capability(sub, option, r)
     elseif is_feedback(length) then
         add_report(sub, option, r and r.report)
         if r and r.misplaced then
