@@ -6,10 +6,12 @@ leaves RUN_DIR/epoch-N.txt and RUN_DIR/result.json."""
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -42,6 +44,7 @@ class Arm:
         self.pairs: list[network.Pair] = []
         self.rounds: list[dict[str, int]] = []  # Of a soak, what was left of each.
         self.of_mode: dict[str, list[network.Pair]] = {}  # Whom its rounds are between.
+        self.bound: set[str] = set()  # Ports with a tenant.
         self.intact: list[network.Pair] = []  # Whose packets nothing corrupts now.
         self.damage = Counter[str]()  # What guests counted, see _note_damage().
 
@@ -63,10 +66,12 @@ class Arm:
     def _bind(self, draw: random.Random) -> None:
         """Both ends of most pairs, one of the others."""
         commands = []
+        self.bound.clear()
         for pair in self.pairs:
             bound = draw.choice([(1, 1), (1, 1), (1, 1), (1, 1), (1, 0), (0, 1)])
             for port, yes in zip(pair.guest_ports, bound, strict=True):
                 if yes:
+                    self.bound.add(port)
                     commands.append(
                         ["set", "interface", port, f"other_config:acdc-tenant={pair.tenant}"]
                     )
@@ -232,6 +237,26 @@ class Arm:
             print(f"lab> {mode}: {done} in {seconds:.1f} s", flush=True)
             self.rounds.append(done)
 
+    def _forget(self, process: subprocess.Popen[str], draw: random.Random) -> None:
+        """In the first minute what AC/DC knows is lost again and again, of one end of a pair as
+        a rule.  Natively ovs-vswitchd is restarted, too, once."""
+        restart = draw.randrange(5) if self.config["native"] else -1
+        deadline = time.monotonic() + 60
+        for i in itertools.count():
+            try:
+                process.wait(draw.uniform(0.2, 3))
+            except subprocess.TimeoutExpired:
+                pass
+            if process.poll() is not None or time.monotonic() > deadline:
+                return
+            if i == restart:
+                self.ovs.restart_vswitchd(draw.choice([signal.SIGTERM, signal.SIGKILL]))
+                continue
+            for pair in self.pairs:
+                sides = draw.choice([[0], [0], [1], [1], [0, 1], []])
+                for port in self.bound.intersection(pair.guest_ports[side] for side in sides):
+                    self.ovs.appctl("acdc/flush", f"port={port}")
+
     def epoch(self, number: int, first: int, count: int) -> None:
         draw = random.Random(f"epoch {self.config['seed']} {number}")
         pairs = Path(self.ovs.dir, "pairs")
@@ -243,6 +268,8 @@ class Arm:
         began = time.monotonic()
         with (self.dir / f"epoch-{number}.txt").open("w") as stream:
             process = self._converse(pairs, first, count, "mixed", stream)
+            if self.acdc and self.config["forget"]:
+                self._forget(process, random.Random(f"forget {self.config['seed']} {number}"))
             # In the midst of it other path MTUs, another policy.
             try:
                 process.wait(draw.uniform(0.5, 30))
@@ -286,6 +313,9 @@ class Arm:
         if self.acdc:
             stats = result["stats"] = self.ovs.appctl_json("acdc/stats")
             counters = [tenant["counters"] for tenant in stats["tenants"]]
+            result["resumed"] = sum(counter["flows_resumed"] for counter in counters)
+            if self.config.get("forget") and not result["resumed"]:
+                result["log"].append("no connection was taken up again")
             if not sum(counter["window_rewritten"] for counter in counters):
                 # As when module and ovs-vswitchd are not of one build.
                 result["log"].append("AC/DC was not in force")
