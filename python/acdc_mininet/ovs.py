@@ -5,25 +5,17 @@ what else the machine does, and loses no packet for want of a socket's buffer.""
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import functools
 import os
-import socket
 import subprocess
 import threading
 from pathlib import Path
 from typing import Any
 
 import acdc_ovs
+from acdc_ovs.buffers import enlarge_buffers
 
 from .isolation import SCHED_DEADLINE, before_others, die_with_parent
-
-SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
-SYS_PIDFD_GETFD = 438  # The same on all architectures.
-BUFFER = 8 << 20
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Ovs(acdc_ovs.Ovs):
@@ -49,22 +41,7 @@ class Ovs(acdc_ovs.Ovs):
         a port loses packets whenever ovs-vswitchd waits some milliseconds for
         the CPU, as no queue of the experiment says.  A driver's ring is that
         room on a real port."""
-        pid = self.pid()
-        pidfd = os.pidfd_open(pid)
-        try:
-            for link in Path("/proc", str(pid), "fd").iterdir():
-                with contextlib.suppress(OSError):
-                    if not os.readlink(link).startswith("socket:"):
-                        continue
-                    fd = _libc.syscall(SYS_PIDFD_GETFD, pidfd, int(link.name), 0)
-                    if fd < 0:
-                        continue
-                    with socket.socket(fileno=fd) as copy:
-                        if copy.family == socket.AF_PACKET:
-                            for option in (SO_SNDBUFFORCE, SO_RCVBUFFORCE):
-                                copy.setsockopt(socket.SOL_SOCKET, option, BUFFER)
-        finally:
-            os.close(pidfd)
+        enlarge_buffers(self.pid())
 
     @property
     def undisturbed(self) -> bool:

@@ -7,6 +7,7 @@ ACDC_RESUME_CONNECTIONS says how many connections; one process has so many socke
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
@@ -35,6 +36,10 @@ class Network:
     right: Ovs
     a: Netns
     b: Netns
+
+
+@dataclass
+class TalkingNetwork(Network):
     talk: Conversations
 
     def governed(self, ovs: Ovs) -> set[int]:
@@ -56,26 +61,34 @@ def link(one: Ovs, other: Ovs, name: str) -> None:
     other.add_port("br0", f"{name}1")
 
 
-@pytest.fixture
-def network() -> Iterator[Network]:
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
+@contextlib.contextmanager
+def network_of() -> Iterator[Network]:
     left, a = switch("a", [A])
     right, b = switch("b", [B])
-    a.sysctl("net.ipv4.ip_local_port_range", "10000 65000")
-    link(left, right, "up")
-    talk = Conversations(a, b, B, CONNECTIONS)
     try:
-        talk.exchange()
-        yield Network(left, right, a, b, talk)
+        a.sysctl("net.ipv4.ip_local_port_range", "10000 65000")
+        link(left, right, "up")
+        yield Network(left, right, a, b)
     finally:
-        talk.close()
         left.close()
         right.close()
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def check_back(net: Network, ovs: Ovs) -> None:
+@pytest.fixture
+def network() -> Iterator[TalkingNetwork]:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
+    with network_of() as net:
+        talk = Conversations(net.a, net.b, B, CONNECTIONS)
+        try:
+            talk.exchange()
+            yield TalkingNetwork(net.left, net.right, net.a, net.b, talk)
+        finally:
+            talk.close()
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def check_back(net: TalkingNetwork, ovs: Ovs) -> None:
     """Each connection is governed again after its next exchanges."""
     shares: list[float] = []
     while len(shares) < 4 and (not shares or shares[-1] < 1):
@@ -94,7 +107,7 @@ def check_back(net: Network, ovs: Ovs) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["stop", "kill"])
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_restart(network: Network, side: str, how: signal.Signals) -> None:
+def test_restart(network: TalkingNetwork, side: str, how: signal.Signals) -> None:
     ovs: Ovs = getattr(network, side)
     assert len(network.governed(ovs)) == CONNECTIONS
     ovs.restart_vswitchd(how)
@@ -106,7 +119,7 @@ def test_restart(network: Network, side: str, how: signal.Signals) -> None:
     check_back(network, other)
 
 
-def test_migration(network: Network) -> None:
+def test_migration(network: TalkingNetwork) -> None:
     """Guest a moves to a switch that has never seen its connections."""
     third, _other = switch("c", [])
     try:
