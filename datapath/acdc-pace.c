@@ -45,6 +45,22 @@ acdc_flow_hold(const struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt 
     }
 }
 
+/* 'p', which is to be segmented, leaves over 'time', in ACDC_PACE_NS: whether in
+ * pieces, of one or more segments of 'mss'. */
+static bool
+cut(struct acdc_pkt *p, uint32_t mss, uint32_t time)
+{
+    uint32_t most = time ? ACDC_PACE_PIECE_NS / ACDC_PACE_NS * p->payload / time : 65535;
+    uint32_t piece = most > mss ? most - most % mss : mss;
+
+    if (piece >= p->payload || piece > 65535) {
+        return false;
+    }
+    p->piece = (uint16_t) piece;
+    p->piece_ns = (uint32_t) acdc_div64((uint64_t) time * ACDC_PACE_NS * piece, p->payload);
+    return true;
+}
+
 void
 acdc_flow_pace(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 {
@@ -52,6 +68,7 @@ acdc_flow_pace(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     uint64_t from = acdc_unlikely(in->paused) ? acdc_on_ramp_end(ctx, f) : ctx->now;
     uint32_t now = (uint32_t) (from / ACDC_PACE_NS);
     uint32_t segments = (p->payload + f->mss - 1) / f->mss;
+    uint32_t time = gap(ctx, in, p->seq, p->payload);
     int32_t wait = (int32_t) (in->next_send - now);
 
     if (p->seq == f->snd_una && acdc_pkt_end(p) == f->snd_nxt) {
@@ -60,20 +77,25 @@ acdc_flow_pace(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         wait = 0;
     }
     if (wait <= 0 || in->unpaced) {
-        in->unpaced = (uint8_t) (in->unpaced > segments
-                                 ? in->unpaced - segments : 0);
-        in->next_send = now + gap(ctx, in, p->seq, p->payload);
-        return;
+        in->next_send = now;
+        wait = 0;
     }
     /* No more than a round-trip time: a guest that does not heed its window would
      * have any number held. */
-    if ((uint32_t) wait < in->srtt_us8 * 125 / ACDC_PACE_NS) {
-        in->next_send += gap(ctx, in, p->seq, p->payload);
+    if ((uint32_t) wait <= in->srtt_us8 * 125 / ACDC_PACE_NS) {
+        in->next_send += time;
     }
-    if (p->seq == f->snd_una) {
+    if (in->unpaced && in->unpaced >= segments) {
+        in->unpaced = (uint8_t) (in->unpaced - segments);
+        return;
+    }
+    in->unpaced = 0;
+    if (p->seq == f->snd_una && wait) {
         /* Sent again, and the peer waits for it: it passes what is held. */
         return;
     }
-    acdc_flow_hold(ctx, f, p, from + (uint64_t) wait * ACDC_PACE_NS);
-    ACDC_COUNT(ctx, PACED, 1);
+    if ((p->gso && cut(p, f->mss, time)) || wait) {
+        acdc_flow_hold(ctx, f, p, from + (uint64_t) wait * ACDC_PACE_NS);
+        ACDC_COUNT(ctx, PACED, 1);
+    }
 }

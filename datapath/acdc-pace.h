@@ -17,6 +17,8 @@ enum {
     ACDC_PACE_GAIN_SLOW_START = 10,     /* ... and 2 where it doubles. */
     ACDC_PACE_BURST = 10,       /* Segments that leave at once where nothing is in
                                  * flight: what is no longer waits for nothing. */
+    ACDC_PACE_PIECE_NS = 8000,  /* What is to be segmented later leaves in pieces
+                                 * of no more than so much time. */
 };
 
 /* Data or FIN 'p' of the guest leaves not before 'release', and its round-trip time, if
@@ -25,7 +27,7 @@ void acdc_flow_hold(const struct acdc_ctx *, struct acdc_flow *, struct acdc_pkt
                     uint64_t release);
 
 /* Gives data or FIN 'p' of the guest, already followed, its time to leave.  If that is
- * later than now 'p' is held.  Flow's lock held. */
+ * later than now, or if it leaves in pieces, 'p' is held.  Flow's lock held. */
 void acdc_flow_pace(struct acdc_ctx *, struct acdc_flow *, struct acdc_pkt *p);
 
 #endif /* acdc-pace.h */

@@ -516,3 +516,37 @@ acdc_pkt_send_options(struct acdc_pkt *p, uint32_t seq, const uint8_t *opts,
                    csum_add_bytes(csum_pseudo(&fack, hlen), tcp, hlen)));
     return true;
 }
+
+void
+acdc_pkt_cut(const struct acdc_pkt *p, uint8_t *data, uint32_t from, uint32_t len)
+{
+    uint8_t *ip = data + p->l3_ofs, *tcp = data + p->l4_ofs;
+    uint32_t less = p->payload - len;
+    uint16_t change = (uint16_t) ~less;         /* Ones' complement. */
+
+    if (!less) {
+        return;
+    }
+    if (p->ip_version == 4) {
+        acdc_put16(ip + 2, (uint16_t) (acdc_get16(ip + 2) - less));
+        acdc_csum_apply(ip + 10, ACDC_BE16(change));
+    } else {
+        acdc_put16(ip + 4, (uint16_t) (acdc_get16(ip + 4) - less));
+    }
+    acdc_put32(tcp + 4, p->seq + from);
+    if (from) {
+        tcp[13] &= (uint8_t) ~ACDC_TCP_CWR;
+    }
+    if (from + len < p->payload) {
+        tcp[13] &= (uint8_t) ~(ACDC_TCP_FIN | ACDC_TCP_PSH);
+    }
+    /* The sum of the pseudo header, as it is partial. */
+    acdc_store16(tcp + 16, acdc_csum_fold((uint32_t) acdc_load16(tcp + 16)
+                                          + ACDC_BE16(change)));
+}
+
+uint32_t
+acdc_pkt_payload(const struct acdc_pkt *p)
+{
+    return p->payload;
+}

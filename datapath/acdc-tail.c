@@ -141,9 +141,8 @@ acdc_tail_skip(const struct acdc_pkt *p)
 void
 acdc_tail_cut(const struct acdc_pkt *p, uint8_t *data)
 {
-    uint8_t *ip = data + p->l3_ofs, *tcp = data + p->l4_ofs;
+    uint8_t *tcp = data + p->l4_ofs;
     uint32_t skip = acdc_tail_skip(p);
-    uint16_t less = (uint16_t) ~skip;           /* Ones' complement. */
     uint16_t place = acdc_get16(tcp + 12);
 
     if (tcp[12] & ACDC_RES_FACK) {
@@ -155,20 +154,7 @@ acdc_tail_cut(const struct acdc_pkt *p, uint8_t *data)
                                 acdc_csum_change(place, acdc_get16(tcp + 12)))));
         }
     }
-    if (!skip) {
-        return;
-    }
-    if (p->ip_version == 4) {
-        acdc_put16(ip + 2, (uint16_t) (acdc_get16(ip + 2) - skip));
-        acdc_csum_apply(ip + 10, ACDC_BE16(less));
-    } else {
-        acdc_put16(ip + 4, (uint16_t) (acdc_get16(ip + 4) - skip));
-    }
-    acdc_put32(tcp + 4, p->seq + skip);
-    tcp[13] &= (uint8_t) ~ACDC_TCP_CWR;
-    /* The sum of the pseudo header, as it is partial. */
-    acdc_store16(tcp + 16, acdc_csum_fold((uint32_t) acdc_load16(tcp + 16)
-                                          + ACDC_BE16(less)));
+    acdc_pkt_cut(p, data, skip, p->keep_len);
 }
 
 /* It goes.  The other end will count it, of what the guest sent the timing says

@@ -212,6 +212,10 @@ struct acdc_pkt {
     /* Set by the engine for the host. */
     uint64_t release;           /* Only with ACDC_HOLD: nanoseconds, as 'now' of
                                  * acdc_process(). */
+    uint32_t piece_ns;          /* With 'piece': the time between two. */
+    uint16_t piece;             /* Likewise, if not 0: a packet with 'gso' leaves in
+                                 * pieces of so many bytes of payload, the first at
+                                 * 'release', where the host can cut it. */
     uint8_t verdict;            /* enum acdc_verdict. */
     bool edited;                /* acdc_host_writable() was asked and said yes:
                                  * some byte was changed. */
@@ -252,7 +256,7 @@ acdc_pkt_init(struct acdc_pkt *p, uint8_t *data, uint32_t len, uint32_t hlen)
     p->edited = false;
     p->ip_version = p->reason = p->tcp_hlen = p->kind = 0;
     p->l4_ofs = 0;
-    p->keep_len = 0;
+    p->keep_len = p->piece = 0;
     p->opaque[0] = 0;
     p->writable = ACDC_W_UNKNOWN;
 }
@@ -262,6 +266,12 @@ acdc_pkt_init(struct acdc_pkt *p, uint8_t *data, uint32_t len, uint32_t hlen)
 #define ACDC_BATCH_MAX 32      /* With ACDC_ONE_A_CALL: 1. */
 void acdc_process(struct acdc_port *port, enum acdc_dir dir,
                   struct acdc_pkt *pkts, unsigned int n, uint64_t now);
+
+/* Edits the headers of a copy of 'p', at 'data', of whose payload only 'len' bytes are
+ * there, from 'from' on.  If that is not all the checksum is partial. */
+void acdc_pkt_cut(const struct acdc_pkt *p, uint8_t *data, uint32_t from, uint32_t len);
+/* Bytes of payload. */
+uint32_t acdc_pkt_payload(const struct acdc_pkt *p);
 
 enum { ACDC_KEEP_US = 16 };             /* Unit of acdc_pkt.keep_time. */
 /* Edits the headers of a copy of 'p', at 'data', of whose payload only the last

@@ -20,6 +20,9 @@ COVERAGE_DEFINE(acdc_held);             /* Packets that left later. */
 COVERAGE_DEFINE(acdc_held_less);        /* Of these, before their time: too many
                                          * were held, or something changed. */
 
+/* Of pieces of a packet, for the headers of a tunnel. */
+enum { ACDC_PIECE_HEADROOM = 128 };
+
 /* What a thread holds. */
 struct acdc_hold {
     struct acdc_wheel *wheel;
@@ -96,6 +99,50 @@ acdc_hold_wheel(struct acdc_netdev *an, struct acdc_hold **hold,
     return *hold && !(*hold)->changed ? (*hold)->wheel : NULL;
 }
 
+/* A part of the payload of 'p', which is to be segmented, as it is. */
+static struct dp_packet *
+acdc_hold_piece(const struct acdc_pkt *p, uint32_t from, uint32_t len)
+{
+    unsigned int headers = p->l4_ofs + p->tcp_hlen;
+    struct dp_packet *like = p->host;
+    uint32_t size = dp_packet_size(like);
+    struct dp_packet *b;
+
+    dp_packet_set_size(like, headers);
+    b = dp_packet_clone_with_headroom(like, ACDC_PIECE_HEADROOM);
+    dp_packet_set_size(like, size);
+    dp_packet_put(b, p->data + headers + from, len);
+    acdc_pkt_cut(p, dp_packet_data(b), from, len);
+    return b;
+}
+
+/* Adds 'p' in pieces, if it is to leave so and there is room. */
+static bool
+acdc_hold_add_pieces(struct acdc_wheel *wheel, struct dp_netdev_rxq *rxq,
+                     const struct acdc_pkt *p)
+{
+    struct acdc_wheel_item item = { NULL, rxq, p->piece, ACDC_WHEEL_DATA };
+    uint32_t payload = acdc_pkt_payload(p);
+    uint64_t due = p->release;
+    bool added;
+
+    if (!p->piece || !p->csum_partial || p->hlen < p->len
+        || payload / p->piece >= ACDC_WHEEL_ROOM - NETDEV_MAX_BURST
+        || acdc_wheel_is_full(wheel)) {
+        return false;
+    }
+    for (uint32_t from = 0; from < payload; from += p->piece) {
+        item.packet = acdc_hold_piece(p, from,
+                                      MIN(p->piece, payload - from));
+        added = acdc_wheel_add(wheel, &item, due);
+        ovs_assert(added);
+        due += p->piece_ns;
+        COVERAGE_INC(acdc_held);
+    }
+    dp_packet_delete(p->host);
+    return true;
+}
+
 bool
 acdc_hold_add(struct acdc_netdev *an, struct acdc_hold **hold,
               struct dp_netdev_rxq *rxq, const struct acdc_pkt *p,
@@ -106,11 +153,19 @@ acdc_hold_add(struct acdc_netdev *an, struct acdc_hold **hold,
     struct acdc_wheel *wheel;
     bool added;
 
-    if (acdc_wheel_is_due(p->release, (uint64_t) now * 1000)) {
+    bool due = acdc_wheel_is_due(p->release, (uint64_t) now * 1000);
+
+    if (due && !p->piece) {
         return false;
     }
     wheel = acdc_hold_wheel(an, hold, now);
     if (!wheel) {
+        return false;
+    }
+    if (acdc_hold_add_pieces(wheel, rxq, p)) {
+        return true;
+    }
+    if (due) {
         return false;
     }
     if (b->source == DPBUF_AFXDP) {

@@ -24,8 +24,8 @@ enum {
     /* With as many the wheel is full. */
     ACDC_WHEEL_PACKETS = 8192,
     ACDC_WHEEL_BYTES = 32 << 20,
-    ACDC_WHEEL_ROOM = 64,       /* So many more may be added nevertheless: a
-                                 * batch. */
+    ACDC_WHEEL_ROOM = 192,      /* So many more may be added nevertheless: a
+                                 * batch, with one packet in pieces. */
 };
 
 /* As acdc_wheel_pop()'s 'now': whatever is first, also if its time is yet to come. */

@@ -303,6 +303,62 @@ static void acdc_hold(struct sk_buff *skb, u64 release)
 		skb_set_delivery_time(skb, release, SKB_CLOCK_MONOTONIC);
 }
 
+/* Not in line, for the size of its stack frame. */
+noinline void acdc_receive(struct vport *vport, struct sk_buff *skb)
+{
+	struct sw_flow_key key;
+
+	*OVS_CB(skb) = (struct ovs_skb_cb) {
+		.input_vport = vport,
+		.cutlen = U32_MAX,
+	};
+	if (unlikely(ovs_flow_key_extract(NULL, skb, &key)))
+		kfree_skb(skb);
+	else
+		ovs_dp_process_packet(skb, &key);
+}
+
+/* A packet that is segmented later leaves in pieces.  All but the last are received
+ * here.  Without memory it leaves whole.  The size of its segments is also its clone's,
+ * which the guest's socket may have. */
+static noinline struct sk_buff *acdc_cut(struct vport *vport,
+					 struct sk_buff *skb,
+					 const struct acdc_pkt *p)
+{
+	u16 size = skb_shinfo(skb)->gso_size;
+	unsigned int type = skb_shinfo(skb)->gso_type;
+	unsigned int headers = p->l4_ofs + p->tcp_hlen;
+	unsigned int n = max(p->piece / size, 1);
+	struct sk_buff *segs, *seg, *next;
+	u64 release = p->release;
+
+	if (skb_unclone(skb, GFP_ATOMIC))
+		return skb;
+	skb_shinfo(skb)->gso_size = size * n;
+	segs = __skb_gso_segment(skb, NETIF_F_SG | NETIF_F_HW_CSUM, false);
+	if (IS_ERR_OR_NULL(segs)) {
+		skb_shinfo(skb)->gso_size = size;
+		return skb;
+	}
+	consume_skb(skb);
+	skb_list_walk_safe(segs, seg, next) {
+		skb_mark_not_on_list(seg);
+		n = DIV_ROUND_UP(seg->len - headers, size);
+		if (n > 1) {
+			skb_shinfo(seg)->gso_size = size;
+			skb_shinfo(seg)->gso_segs = n;
+			skb_shinfo(seg)->gso_type = type;
+		}
+		acdc_hold(seg, release);
+		release += p->piece_ns;
+		if (next)
+			acdc_receive(vport, seg);
+		else
+			skb = seg;
+	}
+	return skb;
+}
+
 /* Whether headers need no copy before the first write.  Others do, as far as is known
  * once they are read; of CHECKSUM_COMPLETE is noted what they were. */
 static inline bool acdc_is_private(const struct sk_buff *skb)
@@ -356,24 +412,12 @@ static __always_inline struct sk_buff *acdc_way_through(struct acdc_port *port,
 		acdc_complete(&p, skb, way);
 	if (unlikely(p.keep_len))
 		acdc_keep(port, vport, skb, &p);
-	if (unlikely(p.verdict == ACDC_HOLD))
+	if (unlikely(p.verdict == ACDC_HOLD)) {
 		acdc_hold(skb, p.release);
+		if (p.piece && p.csum_partial)
+			skb = acdc_cut(vport, skb, &p);
+	}
 	return skb;
-}
-
-/* Not in line, for the size of its stack frame. */
-noinline void acdc_receive(struct vport *vport, struct sk_buff *skb)
-{
-	struct sw_flow_key key;
-
-	*OVS_CB(skb) = (struct ovs_skb_cb) {
-		.input_vport = vport,
-		.cutlen = U32_MAX,
-	};
-	if (unlikely(ovs_flow_key_extract(NULL, skb, &key)))
-		kfree_skb(skb);
-	else
-		ovs_dp_process_packet(skb, &key);
 }
 
 struct sk_buff *ovs_acdc_egress(struct acdc_port *port, struct vport *vport,

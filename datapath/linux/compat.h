@@ -11,6 +11,7 @@
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0)
 #include <linux/unaligned.h>
+#include <net/gso.h>
 
 #define acdc_assign_str(FIELD) __assign_str(FIELD)
 

@@ -357,3 +357,31 @@ def test_random_headers(tso_wire: Wire) -> None:
     quiet(tso_wire)
     for ip in (V4, V6):
         assert open_offloaded(tso_wire, ip)
+
+
+def test_gso_packet_in_pieces(tso_wire: Wire, ip: Encap) -> None:
+    """Paced, it leaves in single segments, each with a header of its own; FIN is on the last
+    one."""
+    wire = tso_wire
+    c = open_offloaded(wire, ip)
+    # A round-trip time by which single segments are far apart; nothing may leave at once.
+    burst = pattern(0, 10 * c.mss)
+    exchange(wire, ip, c.from_guest(burst), gso_size=c.mss)
+    c.guest_nxt += len(burst)
+    time.sleep(0.03)
+    acked = c.from_peer(ack=c.guest_nxt, fb=(0, len(burst)))
+    exchange(wire, ip, acked, to_guest=True)
+    wire.set(pace=True)
+    try:
+        exchange(wire, ip, c.from_guest(burst), gso_size=c.mss)
+        c.guest_nxt += len(burst)
+        payload = pattern(c.guest_sent, 4 * c.mss + 100)
+        begin = c.guest_nxt
+        out = exchange(wire, ip, c.from_guest(payload, flags=ACK | 1), gso_size=c.mss)
+    finally:
+        wire.set(pace=False)
+    data = [o.segment for o in out if o.segment.payload]
+    assert [s.seq for s in data] == [(begin + i * c.mss) % 2**32 for i in range(5)]
+    assert b"".join(s.payload for s in data) == payload
+    assert [s.flags & 1 for s in data] == [0, 0, 0, 0, 1]
+    assert {s.ecn for s in data} == {ECT0}

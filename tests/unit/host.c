@@ -425,6 +425,8 @@ host_process(struct acdc_port *port, enum acdc_dir dir, struct packet *list,
                 continue;
             }
             p->release = pkts[i].verdict == ACDC_HOLD ? pkts[i].release : 0;
+            p->piece = pkts[i].piece;
+            p->piece_ns = pkts[i].piece_ns;
             keep(p, &pkts[i], now);
             if (pkts[i].verdict != ACDC_DROP) {
                 *tail = p;

@@ -22,6 +22,8 @@ struct packet {
     bool gso, csum_partial;
     uint64_t release;           /* From the engine: when it is to leave; 0: at
                                  * once. */
+    uint16_t piece;             /* Likewise: as in struct acdc_pkt. */
+    uint32_t piece_ns;
     uint32_t path;              /* Likewise: acdc_host_set_path(); 0: none. */
     struct packet *kept;        /* From the engine: what is to be kept for a tail
                                  * probe, and ... */
