@@ -2,6 +2,7 @@
 
 # What an operator looks with: installed beside Open vSwitch.
 
+bin_SCRIPTS = utilities/acdc-tune
 sbin_SCRIPTS = \
 	utilities/acdc-agent \
 	utilities/acdc-check \
