@@ -8,12 +8,13 @@ import argparse
 import json
 import sys
 import textwrap
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from . import commands
 from .fabric import load
-from .formulas import Tuning, Value, tune
+from .formulas import Tuning, tune
 from .live import Failure, Measured, Ovs, apply, measure
 from .units import Problem, count
 
@@ -51,16 +52,12 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def _as_json(value: Value) -> dict[str, Any]:
-    return {key: getattr(value, key) for key in Value.__dataclass_fields__}
-
-
 def _json(tuning: Tuning, measured: Measured | None, systems: list[str]) -> dict[str, Any]:
     result: dict[str, Any] = {
-        "min_rto": _as_json(tuning.min_rto),
-        "initial_window": _as_json(tuning.initial_window),
-        "on_ramp": _as_json(tuning.on_ramp),
-        "k": {queue.name: _as_json(value) for queue, value in tuning.marking.items()},
+        "min_rto": asdict(tuning.min_rto),
+        "initial_window": asdict(tuning.initial_window),
+        "on_ramp": asdict(tuning.on_ramp),
+        "k": {queue.name: asdict(value) for queue, value in tuning.marking.items()},
         "warnings": tuning.warnings,
     }
     if measured:
