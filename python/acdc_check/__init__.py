@@ -2,8 +2,8 @@
 
 """The network between two hypervisors, tried through their switches: acdc-check HOST2.
 
-side.py has what one hypervisor does, remote.py has the other one do it, probes.py and
-connection.py are the two tests, and path.py runs both."""
+side.py has what one hypervisor does, remote.py has the other one do it, probes.py tries what of
+segments arrives, and path.py runs that and a connection, and says what the results mean."""
 
 from .findings import CRITICAL, OK, UNKNOWN, WARNING, Finding
 from .path import check_path

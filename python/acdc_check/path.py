@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from typing import Any
 
 from .findings import CRITICAL, OK, WARNING, Finding
 from .probes import FEEDBACK, PLAIN, SYN_OPTION, SYNACK_OPTION, End, Probe, probe
@@ -53,16 +52,6 @@ PAINTED = "Not-ECT arrives as {got} {way}: something on the path rewrites the To
 ECN_DROPPED = (
     "packets with {sent} are dropped {way}: have firewalls on the path pass ECN (RFC 3168)"
 )
-
-
-class _Local:
-    """The side here, called as the other one is."""
-
-    def __init__(self, side: Side) -> None:
-        self._side = side
-
-    def call(self, method: str, *arguments: object) -> Any:  # noqa: ANN401
-        return getattr(self._side, method)(*arguments)
 
 
 def _judge_option(p: Probe, exid: int) -> Finding:
@@ -193,7 +182,7 @@ def check_path(side: Side, peer: Peer, bridges: tuple[str, str], vlan: int, mark
         text = f"{texts[0]} here and {texts[1]} at {peer.name}: all need the same"
         return {"exid": [(CRITICAL, text)]}
     network = f"169.254.{random.randrange(1, 255)}"
-    near = End("here", _Local(side), side.open(bridges[0], vlan), f"{network}.1")
+    near = End("here", side, side.open(bridges[0], vlan), f"{network}.1")
     far = End(peer.name, peer, peer.call("open", bridges[1], vlan), f"{network}.2")
     probes = probe(near, far, here[0])
     found: Findings = {"exid": [(OK, f"{here[0]:#06x} at both")], **judge(probes, here[0])}

@@ -43,7 +43,7 @@ def serve(side: Side, requests: IO[str], replies: IO[str]) -> NoReturn:
         try:
             if method not in METHODS:
                 raise ValueError(f"no such request: {method}")
-            reply = {"result": getattr(side, method)(*arguments)}
+            reply = {"result": side.call(method, *arguments)}
         except PROBLEMS as error:
             reply = {"error": str(error)}
         print(json.dumps(reply), file=replies, flush=True)

@@ -87,6 +87,10 @@ class Side:
         ignore()
         self.close()
 
+    def call(self, method: str, *arguments: object) -> Any:  # noqa: ANN401
+        """As the other one is called."""
+        return getattr(self, method)(*arguments)
+
     # The port.
 
     def about(self) -> dict[str, Any]:
