@@ -157,6 +157,18 @@ def test_tail_probes(
     assert ("tail-probes" in causes(got)) == (probes == 1)
 
 
+@pytest.mark.parametrize(("wait", "timeouts"), [(15, 0), (220, 1)])
+def test_what_rack_waits_for(tmp_path: File, wait: float, timeouts: int) -> None:
+    """A SACK says that what was sent later has arrived: a wait of some ms is RACK's."""
+    packets, times = tail(3, 0, wait)
+    back = IP(src="10.0.0.2", dst="10.0.0.1")
+    sack: list[Option] = [("SAck", (2100, 4100))]
+    packets.insert(-2, ETHERNET / back / tcp(80, 40000, ACK, 500, 1100, options=sack))
+    times.insert(-2, 4.5)
+    got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
+    assert (got["retransmitted"], got["timeouts"]) == (1, timeouts)
+
+
 @pytest.mark.parametrize("held", [0.01, 0.9])
 def test_how_long_the_switch_holds_data(tmp_path: File, held: float) -> None:
     packets, times = tail(3, 2, 3)

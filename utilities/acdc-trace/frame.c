@@ -138,6 +138,7 @@ to_segment(const struct acdc_pkt *p, struct segment *s)
     s->timestamps = p->opt_flags & ACDC_O_TIMESTAMP;
     s->capability = p->opt_flags & ACDC_O_CAPABILITY;
     s->feedback = p->opt_flags & ACDC_O_FEEDBACK;
+    s->sack = p->opt_flags & ACDC_O_SACK;
     s->has_wscale = p->opt_flags & ACDC_O_WSCALE;
     s->wscale = 0;
     if (s->has_wscale) {

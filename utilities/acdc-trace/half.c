@@ -15,6 +15,9 @@ enum {
 #define REORDER_NS (3 * NS_PER_MS)
 /* What comes so long after all else was a guest's timer's doing; and see quiet_for(). */
 #define TIMER_NS (10 * NS_PER_MS)
+/* So long RACK may wait for what is before a SACK (RFC 8985 section 6.2), by a clock
+ * that ticks every 10 ms. */
+#define RACK_NS (25 * NS_PER_MS)
 /* Linux's least retransmission timeout. */
 #define RTO_MIN_NS (200 * NS_PER_MS)
 /* Linux waits 40 to 200 ms with an ACK, Windows 40 to 200, BSD 100. */
@@ -384,7 +387,7 @@ note_again(struct tap *tap, int end, const struct segment *s, enum limit limit,
     }
     h->recovering = flight(h) != 0;
     h->recover = h->snd_max;
-    if (quiet <= TIMER_NS) {
+    if (quiet <= TIMER_NS || (h->sacked && quiet <= RACK_NS)) {
         return limit == LIMIT_NONE ? limit : LIMIT_LOSS;
     }
     note_timeout(h, quiet);
@@ -666,6 +669,7 @@ half_ack(struct trace *t, struct conn *c, struct tap *tap, int end,
         h->snd_max = s->ack;
     }
     if (!s->fack) {
+        h->sacked = s->sack;
         note_window(tap, end, s);
     } else {
         h->total.facks++;

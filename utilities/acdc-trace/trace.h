@@ -38,7 +38,7 @@ struct segment {
     uint8_t wscale;
     uint8_t flags;              /* ACDC_TCP_*. */
     uint8_t ecn;                /* enum acdc_ecn. */
-    bool fack, feedback, capability, has_wscale, timestamps;
+    bool fack, feedback, capability, has_wscale, timestamps, sack;
 };
 
 /* Frames, by what they are. ------------------------------------------------ */
@@ -126,6 +126,7 @@ struct half {
     bool partial;               /* The last segment was not a full one. */
     bool recovering;            /* Until 'recover' is acknowledged. */
     bool ece_seen;              /* The other end said it. */
+    bool sacked;                /* Something, by its last ACK. */
     uint8_t n_holes, dupacks;
     uint32_t snd_una, snd_max;
     uint32_t recover;
