@@ -7,15 +7,7 @@
 #include <arpa/inet.h>
 #include <inttypes.h>
 
-#define CSV_ROUND \
-    "connection,from,to,time,duration,rtt,flight,offered,told,in_force,law_window," \
-    "goodput,marked,ce,alpha,segments,retransmitted,reordered,timeouts,tail_probes," \
-    "facks,sent,acked,held\n"
-#define CSV_CONNECTION \
-    "connection,from,to,time,duration,acked,sent,segments,rtt_min,rtt_mean,rtt_max," \
-    "flight_max,marked,ce,alpha,retransmitted,reordered,timeouts,tail_probes,facks," \
-    "delayed_acks,beyond_window,cause,verdict\n"
-enum { ENDPOINT_LEN = INET6_ADDRSTRLEN + 8 };
+enum { ENDPOINT_LEN = INET6_ADDRSTRLEN + 8, MAX_COLUMNS = 32 };
 
 /* A number that may be unknown. */
 struct value {
@@ -99,23 +91,98 @@ table_value(FILE *out, struct value value, const char *format, int width)
     }
 }
 
+/* Of JSON and CSV. */
+struct columns {
+    unsigned int n;
+    struct {
+        const char *name, *format;
+        struct value value;
+    } column[MAX_COLUMNS];
+};
+
 static void
-json_value(FILE *out, const char *name, struct value value)
+put(struct columns *to, const char *name, const char *format,
+    struct value value)
 {
-    if (value.known) {
-        fprintf(out, ",\"%s\":%.10g", name, value.v);
-    } else {
-        fprintf(out, ",\"%s\":null", name);
+    to->column[to->n].name = name;
+    to->column[to->n].format = format;
+    to->column[to->n++].value = value;
+}
+
+static void
+put_value(struct columns *to, const char *name, struct value value)
+{
+    put(to, name, "%.10g", value);
+}
+
+static void
+put_count(struct columns *to, const char *name, uint64_t n)
+{
+    put(to, name, "%.0f", (struct value) { true, (double) n });
+}
+
+static void
+put_seconds(struct columns *to, const char *name, double s)
+{
+    put(to, name, "%.9f", (struct value) { true, s });
+}
+
+/* What both kinds of rows end with. */
+static void
+put_sums(struct columns *to, const struct sums *s, const struct row *row)
+{
+    put(to, "goodput", "%.0f", (struct value) { true, row->goodput });
+    put_value(to, "marked", row->marked);
+    put_value(to, "ce", row->ce);
+    put_value(to, "alpha", row->alpha);
+    put_value(to, "law_window", row->law);
+    put_count(to, "segments", s->segments);
+    put_count(to, "retransmitted", s->retransmitted);
+    put_count(to, "reordered", s->reordered);
+    put_count(to, "timeouts", s->timeouts);
+    put_count(to, "tail_probes", s->probes);
+    put_count(to, "facks", s->facks);
+    put_count(to, "sent", s->sent);
+    put_count(to, "acked", s->acked);
+    put_value(to, "held", row->held);
+}
+
+/* What comes before the columns, and they. */
+static void
+json_row(const struct trace *t, const char *type, const struct conn *c, int end,
+         const struct columns *columns)
+{
+    char from[ENDPOINT_LEN], to[ENDPOINT_LEN];
+    FILE *out = t->out;
+    unsigned int i;
+
+    fprintf(out, "{\"type\":\"%s\",\"connection\":%" PRIu64 ",\"from\":\"%s\",\"to\":\"%s\"",
+            type, c->number, endpoint(c, end, from), endpoint(c, !end, to));
+    for (i = 0; i < columns->n; i++) {
+        fprintf(out, ",\"%s\":", columns->column[i].name);
+        if (columns->column[i].value.known) {
+            fprintf(out, columns->column[i].format, columns->column[i].value.v);
+        } else {
+            fputs("null", out);
+        }
     }
 }
 
 static void
-csv_value(FILE *out, struct value value)
+csv_row(const struct trace *t, const struct conn *c, int end,
+        const struct columns *columns)
 {
-    if (value.known) {
-        fprintf(out, ",%.10g", value.v);
-    } else {
+    char from[ENDPOINT_LEN], to[ENDPOINT_LEN];
+    FILE *out = t->out;
+    unsigned int i;
+
+    fprintf(out, "%" PRIu64 ",%s,%s", c->number, endpoint(c, end, from),
+            endpoint(c, !end, to));
+    for (i = 0; i < columns->n; i++) {
         putc(',', out);
+        if (columns->column[i].value.known) {
+            fprintf(out, columns->column[i].format, columns->column[i].value.v);
+        }
     }
 }
 
@@ -144,94 +211,18 @@ table_round(const struct trace *t, const struct conn *c, int end,
 }
 
 static void
-json_sums(FILE *out, const struct sums *s)
+round_columns(const struct trace *t, const struct round *r,
+              const struct row *row, uint64_t ns, struct columns *to)
 {
-    fprintf(out, ",\"sent\":%" PRIu64 ",\"acked\":%" PRIu64 ",\"segments\":%" PRIu32
-            ",\"retransmitted\":%" PRIu32 ",\"reordered\":%" PRIu32
-            ",\"timeouts\":%" PRIu32 ",\"tail_probes\":%" PRIu32
-            ",\"facks\":%" PRIu32,
-            s->sent, s->acked, s->segments, s->retransmitted, s->reordered,
-            s->timeouts, s->probes, s->facks);
-}
-
-static void
-json_ends(FILE *out, const struct conn *c, int end)
-{
-    char from[ENDPOINT_LEN], to[ENDPOINT_LEN];
-
-    fprintf(out, "\"connection\":%" PRIu64 ",\"from\":\"%s\",\"to\":\"%s\"", c->number,
-            endpoint(c, end, from), endpoint(c, !end, to));
-}
-
-static void
-json_round(const struct trace *t, const struct conn *c, int end,
-           const struct round *r, const struct row *row, uint64_t ns)
-{
-    FILE *out = t->out;
-
-    fputs("{\"type\":\"round\",", out);
-    json_ends(out, c, end);
-    fprintf(out, ",\"time\":%.9f,\"duration\":%.9f", seconds(t, r->start),
-            (double) ns / 1e9);
-    json_value(out, "rtt", row->rtt);
-    fprintf(out, ",\"flight\":%" PRIu32, r->sums.flight_max);
-    json_value(out, "offered", row->offered);
-    json_value(out, "told", row->told);
-    json_value(out, "in_force", row->in_force);
-    json_value(out, "law_window", row->law);
-    fprintf(out, ",\"goodput\":%.0f", row->goodput);
-    json_value(out, "marked", row->marked);
-    json_value(out, "ce", row->ce);
-    json_value(out, "alpha", row->alpha);
-    json_sums(out, &r->sums);
-    json_value(out, "held", row->held);
-    fputs("}\n", out);
-}
-
-static void
-csv_round(const struct trace *t, const struct conn *c, int end,
-          const struct round *r, const struct row *row, uint64_t ns)
-{
-    char from[ENDPOINT_LEN], to[ENDPOINT_LEN];
-    const struct sums *s = &r->sums;
-    FILE *out = t->out;
-
-    fprintf(out, "%" PRIu64 ",%s,%s,%.9f,%.9f", c->number, endpoint(c, end, from),
-            endpoint(c, !end, to), seconds(t, r->start), (double) ns / 1e9);
-    csv_value(out, row->rtt);
-    fprintf(out, ",%" PRIu32, s->flight_max);
-    csv_value(out, row->offered);
-    csv_value(out, row->told);
-    csv_value(out, row->in_force);
-    csv_value(out, row->law);
-    fprintf(out, ",%.0f", row->goodput);
-    csv_value(out, row->marked);
-    csv_value(out, row->ce);
-    csv_value(out, row->alpha);
-    fprintf(out, ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32
-            ",%" PRIu32 ",%" PRIu64 ",%" PRIu64,
-            s->segments, s->retransmitted, s->reordered, s->timeouts, s->probes,
-            s->facks, s->sent, s->acked);
-    csv_value(out, row->held);
-    putc('\n', out);
-}
-
-void
-output_start(struct trace *t)
-{
-    switch (t->options.format) {
-    case FORMAT_CSV:
-        fputs(t->options.summary ? CSV_CONNECTION : CSV_ROUND, t->out);
-        break;
-    case FORMAT_TABLE:
-        if (!t->options.summary) {
-            fputs("     time_s conn  rtt_us  flight offered    told   force     law"
-                  " Mbit/s  mark alpha again rto tlp fack\n", t->out);
-        }
-        break;
-    case FORMAT_JSON:
-        break;
-    }
+    to->n = 0;
+    put_seconds(to, "time", seconds(t, r->start));
+    put_seconds(to, "duration", (double) ns / 1e9);
+    put_value(to, "rtt", row->rtt);
+    put_count(to, "flight", r->sums.flight_max);
+    put_value(to, "offered", row->offered);
+    put_value(to, "told", row->told);
+    put_value(to, "in_force", row->in_force);
+    put_sums(to, &r->sums, row);
 }
 
 /* Says which connection a number is, before its first row. */
@@ -256,6 +247,7 @@ output_round(struct trace *t, struct conn *c, struct tap *tap, int end)
     struct round *r = &h->round;
     uint64_t ns = h->last_event > r->start ? h->last_event - r->start : 0;
     struct sums since = wire->half[end].total;
+    struct columns columns;
     struct row row;
 
     since.fb_ce -= h->before.fb_ce;
@@ -266,16 +258,17 @@ output_round(struct trace *t, struct conn *c, struct tap *tap, int end)
     h->before = wire->half[end].total;
     fill_row(c, tap, end, &r->sums, &since, ns, &row);
     announce(t, c);
-    switch (t->options.format) {
-    case FORMAT_TABLE:
+    if (t->options.format == FORMAT_TABLE) {
         table_round(t, c, end, r, &row);
-        break;
-    case FORMAT_JSON:
-        json_round(t, c, end, r, &row, ns);
-        break;
-    case FORMAT_CSV:
-        csv_round(t, c, end, r, &row, ns);
-        break;
+        return;
+    }
+    round_columns(t, r, &row, ns, &columns);
+    if (t->options.format == FORMAT_JSON) {
+        json_row(t, "round", c, end, &columns);
+        fputs("}\n", t->out);
+    } else {
+        csv_row(t, c, end, &columns);
+        putc('\n', t->out);
     }
 }
 
@@ -334,67 +327,49 @@ json_limits(FILE *out, const struct half *h)
 }
 
 static void
-json_direction(const struct trace *t, const struct conn *c,
-               const struct tap *tap, int end, const struct row *row,
-               uint64_t ns)
+connection_columns(const struct trace *t, const struct conn *c,
+                   const struct half *h, const struct row *row, uint64_t ns,
+                   struct columns *to)
 {
-    const struct half *h = &tap->half[end];
     const struct sums *s = &h->total;
-    struct notes notes = { .out = t->out };
-    FILE *out = t->out;
 
-    fputs("{\"type\":\"connection\",", out);
-    json_ends(out, c, end);
-    fprintf(out, ",\"time\":%.9f,\"duration\":%.9f,\"network\":%" PRIu32,
-            seconds(t, h->first_data), (double) ns / 1e9, c->network);
-    json_value(out, "rtt", row->rtt);
-    json_value(out, "rtt_min", ratio((double) s->rtt_min / 1000, s->rtt_samples > 0));
-    json_value(out, "rtt_max", ratio((double) s->rtt_max / 1000, s->rtt_samples > 0));
-    fprintf(out, ",\"flight_max\":%" PRIu32 ",\"goodput\":%.0f", s->flight_max,
-            row->goodput);
-    json_value(out, "marked", row->marked);
-    json_value(out, "ce", row->ce);
-    json_value(out, "alpha", row->alpha);
-    json_value(out, "law_window", row->law);
-    json_sums(out, s);
-    json_value(out, "held", row->held);
-    json_value(out, "held_max", ratio((double) s->held_max / 1000, s->held_samples > 0));
-    fprintf(out, ",\"delayed_acks\":%" PRIu32 ",\"beyond_window\":%" PRIu64,
-            h->delayed_acks, h->beyond);
-    json_limits(out, h);
-    fputs(",\"verdict\":[", out);
-    verdict(t, c, end, json_note, &notes);
-    fputs("]}\n", out);
+    to->n = 0;
+    put_seconds(to, "time", seconds(t, h->first_data));
+    put_seconds(to, "duration", (double) ns / 1e9);
+    put_count(to, "network", c->network);
+    put_value(to, "rtt", row->rtt);
+    put_value(to, "rtt_min", ratio((double) s->rtt_min / 1000, s->rtt_samples > 0));
+    put_value(to, "rtt_max", ratio((double) s->rtt_max / 1000, s->rtt_samples > 0));
+    put_count(to, "flight_max", s->flight_max);
+    put_sums(to, s, row);
+    put_value(to, "held_max", ratio((double) s->held_max / 1000, s->held_samples > 0));
+    put_count(to, "delayed_acks", h->delayed_acks);
+    put_count(to, "beyond_window", h->beyond);
 }
 
 static void
-csv_direction(const struct trace *t, const struct conn *c,
-              const struct tap *tap, int end, const struct row *row,
-              uint64_t ns)
+json_direction(const struct trace *t, const struct conn *c,
+               const struct half *h, int end, const struct columns *columns)
 {
-    const struct half *h = &tap->half[end];
-    const struct sums *s = &h->total;
     struct notes notes = { .out = t->out };
-    char from[ENDPOINT_LEN], to[ENDPOINT_LEN];
-    FILE *out = t->out;
 
-    fprintf(out, "%" PRIu64 ",%s,%s,%.9f,%.9f,%" PRIu64 ",%" PRIu64 ",%" PRIu32,
-            c->number, endpoint(c, end, from), endpoint(c, !end, to),
-            seconds(t, h->first_data), (double) ns / 1e9, s->acked, s->sent,
-            s->segments);
-    csv_value(out, ratio((double) s->rtt_min / 1000, s->rtt_samples > 0));
-    csv_value(out, row->rtt);
-    csv_value(out, ratio((double) s->rtt_max / 1000, s->rtt_samples > 0));
-    fprintf(out, ",%" PRIu32, s->flight_max);
-    csv_value(out, row->marked);
-    csv_value(out, row->ce);
-    csv_value(out, row->alpha);
-    fprintf(out, ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32 ",%" PRIu32
-            ",%" PRIu32 ",%" PRIu64 ",",
-            s->retransmitted, s->reordered, s->timeouts, s->probes, s->facks,
-            h->delayed_acks, h->beyond);
+    json_row(t, "connection", c, end, columns);
+    json_limits(t->out, h);
+    fputs(",\"verdict\":[", t->out);
+    verdict(t, c, end, json_note, &notes);
+    fputs("]}\n", t->out);
+}
+
+static void
+csv_direction(const struct trace *t, const struct conn *c, int end,
+              const struct columns *columns)
+{
+    struct notes notes = { .out = t->out };
+
+    csv_row(t, c, end, columns);
+    putc(',', t->out);
     verdict(t, c, end, csv_note, &notes);
-    fprintf(out, ",\"%s\"\n", notes.words);
+    fprintf(t->out, ",\"%s\"\n", notes.words);
 }
 
 static void
@@ -433,25 +408,54 @@ output_connection(struct trace *t, struct conn *c)
         const struct half *h = &tap->half[end];
         const struct tap *wire = c->tap[SIDE_WIRE] ? c->tap[SIDE_WIRE] : tap;
         uint64_t ns = h->last_event - h->first_data;
+        struct columns columns;
         struct row row;
 
         if (!h->first_data) {
             continue;
         }
         fill_row(c, tap, end, &h->total, &wire->half[end].total, ns, &row);
-        switch (t->options.format) {
-        case FORMAT_TABLE:
+        connection_columns(t, c, h, &row, ns, &columns);
+        if (t->options.format == FORMAT_TABLE) {
             table_direction(t, c, tap, end, &row, ns);
-            break;
-        case FORMAT_JSON:
-            json_direction(t, c, tap, end, &row, ns);
-            break;
-        case FORMAT_CSV:
-            if (t->options.summary) {
-                csv_direction(t, c, tap, end, &row, ns);
-            }
-            break;
+        } else if (t->options.format == FORMAT_JSON) {
+            json_direction(t, c, h, end, &columns);
+        } else if (t->options.summary) {
+            csv_direction(t, c, end, &columns);
         }
+    }
+}
+
+static void
+csv_header(const struct trace *t)
+{
+    static const struct half no_half;
+    static const struct conn no_conn;
+    static const struct round no_round;
+    static const struct row no_row;
+    struct columns columns;
+    unsigned int i;
+
+    if (t->options.summary) {
+        connection_columns(t, &no_conn, &no_half, &no_row, 0, &columns);
+    } else {
+        round_columns(t, &no_round, &no_row, 0, &columns);
+    }
+    fputs("connection,from,to", t->out);
+    for (i = 0; i < columns.n; i++) {
+        fprintf(t->out, ",%s", columns.column[i].name);
+    }
+    fputs(t->options.summary ? ",cause,verdict\n" : "\n", t->out);
+}
+
+void
+output_start(struct trace *t)
+{
+    if (t->options.format == FORMAT_CSV) {
+        csv_header(t);
+    } else if (t->options.format == FORMAT_TABLE && !t->options.summary) {
+        fputs("     time_s conn  rtt_us  flight offered    told   force     law"
+              " Mbit/s  mark alpha again rto tlp fack\n", t->out);
     }
 }
 
