@@ -61,6 +61,12 @@ def _grown(now: int, before: int) -> int:
     return difference if difference < MOD - (1 << 24) else 0
 
 
+def _mean(row: dict[str, Any], name: str) -> float | None:
+    """Of a tenant's connections that send and are timed."""
+    count = sum(row.get(f"{name}_histogram", ()))
+    return row[f"{name}_sum"] / count if count else None
+
+
 @dataclass
 class Reading:
     """One look at all."""
@@ -145,10 +151,13 @@ class Reader:
                 "mode": row["params"]["mode"],
                 "window_mean": row.get("window_mean"),
                 "alpha_mean": row.get("alpha_mean"),
+                "net_rtt_mean_us": _mean(row, "net_rtt_us"),
+                "delay_mean_us": _mean(row, "delay_us"),
                 "tx_rate": per_second("egress_bytes"),
                 "rx_rate": received,
                 "marked": marked / received if received else None,
                 "cuts_per_second": per_second("cuts_ecn") + per_second("cuts_loss"),
                 "timeouts_per_second": per_second("timeouts"),
+                "paused_us_per_second": per_second("on_ramp_us"),
             }
         self._counters = counters

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -13,13 +13,8 @@ from rich.text import Text
 
 from .reading import ORDERS, Reading
 
-TENANTS = ("tenant", "mode", "flows", "AC/DC", "fallb", "out", "in", "CE", "RTT", "p99") + (
-    ("window", "alpha", "cuts/s", "RTO/s")
-)
-FLOWS = ("tenant", "port", "connection", "alg", "out", "in", "marked", "window", "offered") + (
-    ("flight", "RTT", "alpha", "limited by")
-)
-LEFT = {"tenant", "mode", "port", "connection", "alg", "limited by"}
+Row = dict[str, Any]
+Columns = dict[str, Callable[[Row], str]]
 
 
 def rate(bytes_per_second: float) -> str:
@@ -43,8 +38,8 @@ def size(number: float | None) -> str:
     return f"{number:.4g}G"
 
 
-def duration(us: int) -> str:
-    return "-" if not us else f"{us}us" if us < 10_000 else f"{us / 1000:.4g}ms"
+def duration(us: float | None) -> str:
+    return "-" if not us else f"{us:.0f}us" if us < 10_000 else f"{us / 1000:.4g}ms"
 
 
 def fraction(value: float | None) -> str:
@@ -55,35 +50,74 @@ def _end(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
-def tenant_cells(row: dict[str, Any]) -> Iterator[str]:
-    yield from (row["name"], row["mode"])
-    yield from (str(row[name]) for name in ("n_flows", "n_capable", "n_fallback"))
-    yield from (rate(row["tx_rate"]), rate(row["rx_rate"]), fraction(row["marked"]))
-    yield from (duration(row["rtt_p50_us"]), duration(row["rtt_p99_us"]))
-    yield from (size(row["window_mean"]), fraction(row["alpha_mean"]))
-    yield from (f"{row[name]:.3g}" for name in ("cuts_per_second", "timeouts_per_second"))
+def _delay(us: float | None, net_rtt: float | None) -> str:
+    """Of what is timed it may be nothing."""
+    return "0us" if net_rtt and not us else duration(us)
 
 
-def flow_cells(flow: dict[str, Any]) -> Iterator[str]:
-    ends = (_end(flow[side], flow[f"{side}_port"]) for side in ("local", "remote"))
-    yield from (flow["tenant"], flow["port"], ">".join(ends), flow["alg"])
-    yield from (rate(flow["tx_rate"]), rate(flow["rx_rate"]), fraction(flow["marked"]))
-    yield from (size(flow[name]) for name in ("wnd", "offered", "in_flight"))
-    yield from (duration(flow["srtt_us"]), fraction(flow["alpha"]), flow["limited_by"])
+def _connection(flow: Row) -> str:
+    return ">".join(_end(flow[side], flow[f"{side}_port"]) for side in ("local", "remote"))
 
 
-def _table(names: tuple[str, ...], rows: Iterator[Iterator[str]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="reverse")
-    for name in names:
-        table.add_column(
-            name,
-            justify="left" if name in LEFT else "right",
-            no_wrap=True,
-            overflow="ellipsis",
-        )
-    for cells in rows:
+TENANTS: Columns = {
+    "tenant": lambda row: row["name"],
+    "mode": lambda row: row["mode"],
+    "flows": lambda row: str(row["n_flows"]),
+    "AC/DC": lambda row: str(row["n_capable"]),
+    "fallb": lambda row: str(row["n_fallback"]),
+    "out": lambda row: rate(row["tx_rate"]),
+    "in": lambda row: rate(row["rx_rate"]),
+    "CE": lambda row: fraction(row["marked"]),
+    "RTT": lambda row: duration(row["rtt_p50_us"]),
+    "p99": lambda row: duration(row["rtt_p99_us"]),
+    "net": lambda row: duration(row["net_rtt_mean_us"]),
+    "delay": lambda row: _delay(row["delay_mean_us"], row["net_rtt_mean_us"]),
+    "paused/s": lambda row: duration(row["paused_us_per_second"]),
+    "window": lambda row: size(row["window_mean"]),
+    "alpha": lambda row: fraction(row["alpha_mean"]),
+    "cuts/s": lambda row: f"{row['cuts_per_second']:.3g}",
+    "RTO/s": lambda row: f"{row['timeouts_per_second']:.3g}",
+}
+FLOWS: Columns = {
+    "tenant": lambda flow: flow["tenant"],
+    "port": lambda flow: flow["port"],
+    "connection": _connection,
+    "alg": lambda flow: flow["alg"],
+    "out": lambda flow: rate(flow["tx_rate"]),
+    "in": lambda flow: rate(flow["rx_rate"]),
+    "marked": lambda flow: fraction(flow["marked"]),
+    "window": lambda flow: size(flow["wnd"]),
+    "offered": lambda flow: size(flow["offered"]),
+    "flight": lambda flow: size(flow["in_flight"]),
+    "RTT": lambda flow: duration(flow["srtt_us"]),
+    "net": lambda flow: duration(flow["net_rtt_us"]),
+    "delay": lambda flow: _delay(flow["delay_us"], flow["net_rtt_us"]),
+    "alpha": lambda flow: fraction(flow["alpha"]),
+    "limited by": lambda flow: flow["limited_by"],
+}
+LEFT = {"tenant", "mode", "port", "connection", "alg", "limited by"}
+# There if something is timed.
+ON_RAMP = ("net", "delay", "paused/s")
+# What a narrow terminal does without, in this order.
+SPARE = ("alpha", "alg", "mode", "offered", "fallb", "flight", "p99", "net", "in")
+
+
+def _table(columns: Columns, rows: Iterable[Row], width: int, *spare: str) -> Table:
+    cells = {name: [cell(row) for row in rows] for name, cell in columns.items()}
+    if not set(cells["net"]) - {"-"}:
+        for name in ON_RAMP:
+            cells.pop(name, None)
+    for name in (*SPARE, *spare):
+        if sum(1 + max(map(len, (head, *cells[head]))) for head in cells) <= width + 1:
+            break
+        cells.pop(name, None)
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="reverse")
+    for name in cells:
+        justify = "left" if name in LEFT else "right"
+        table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis")
+    for line in zip(*cells.values(), strict=True):
         # Names are the users', not markup.
-        table.add_row(*(Text(cell) for cell in cells))
+        table.add_row(*map(Text, line))
     return table
 
 
@@ -108,9 +142,9 @@ class Screen:
         if self.keys:
             about += "   (s: order, q: quit)"
         yield Text(about)
-        yield _table(TENANTS, map(tenant_cells, reading.tenants))
+        yield _table(TENANTS, reading.tenants, options.max_width)
         yield Text("")
         rows = reading.flows
         if self.keys:
             rows = rows[: max(1, console.height - len(reading.tenants) - 6)]
-        yield _table(FLOWS, map(flow_cells, rows))
+        yield _table(FLOWS, rows, options.max_width, "tenant")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import io
 import json
 import os
 import pty
@@ -20,17 +21,19 @@ from pathlib import Path as File
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from acdc_testlib.ovs import Ovs
 from acdc_testlib.traffic import Transfer, finish_all
-from acdc_top.reading import limited_by
+from acdc_top.reading import Reading, limited_by
+from acdc_top.screen import Screen
 from observe.conftest import MARKED_PORT, PORT, A, B, Path
 
 TOP = File(__file__).resolve().parents[2] / "utilities/acdc-top"
 
 
 def run(ovs: Ovs, *arguments: str) -> subprocess.CompletedProcess[str]:
-    words = [str(TOP), "--rundir", str(ovs.rundir), "--interval", "0.5", *arguments]
+    words = [str(TOP), "--rundir", str(ovs.rundir), "--interval", "0.1", *arguments]
     return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -56,7 +59,7 @@ def busy(path: Path) -> Iterator[Path]:
 
 
 def test_rates(busy: Path) -> None:
-    reading = once(busy.ovs, "--port", "vnet0")
+    reading = once(busy.ovs, "--port", "vnet0", "--interval", "0.5")
     first, second = reading["flows"][:2]
     assert {first["remote_port"], second["remote_port"]} == {MARKED_PORT, PORT + 20}
     assert first["tx_rate"] >= second["tx_rate"] > 1e4
@@ -124,6 +127,44 @@ def test_text(busy: Path) -> None:
     assert tenant.split()[:2] == ["blue", "enforce"]
     assert columns.endswith("limited by") or "limited by" in columns
     assert any(f">{B}:{MARKED_PORT} " in line and "dctcp" in line for line in lines)
+
+
+def screen(reading: dict[str, Any], width: int) -> str:
+    console = Console(file=io.StringIO(), width=width, record=True)
+    shown = Screen("rate", keys=False)
+    shown.reading = Reading(**reading)
+    console.print(shown)
+    return console.export_text()
+
+
+def test_on_ramp(path: Path) -> None:
+    """What it measures and how long data pauses is there, for JSON and for people."""
+    path.ovs.set_tenant("blue", on_ramp=1)
+    stream = Transfer(path.a, path.b, B, port=PORT + 22)
+    try:
+        reading = once(path.ovs, "--port", "vnet0", "--interval", "0.5")
+    finally:
+        finish_all([stream])
+        path.ovs.set_tenant("blue", on_ramp=0)
+    (flow,) = (f for f in reading["flows"] if f["remote_port"] == PORT + 22)
+    (tenant,) = reading["tenants"]
+    assert flow["net_rtt_us"] > 0
+    assert tenant["net_rtt_mean_us"] > 0 and tenant["paused_us_per_second"] > 0
+    header = screen(reading, 200).splitlines()
+    assert {"net", "delay", "paused/s"} <= set(header[1].split())
+    assert {"net", "delay"} <= set(header[4].split())
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 200])
+def test_as_wide_as_the_terminal(busy: Path, width: int) -> None:
+    """A narrow one has fewer columns, and each is whole."""
+    text = screen(once(busy.ovs), width)
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= width
+    assert "\u2026" not in text
+    _, tenants, _, _, flows = (line.split() for line in text.splitlines()[:5])
+    assert {"tenant", "out", "CE", "RTT", "window", "RTO/s"} <= set(tenants)
+    assert {"port", "connection", "out", "marked", "window", "RTT", "by"} <= set(flows)
+    assert {"alpha", "alg"} <= set(flows) or width < 200
 
 
 def test_json_goes_on(busy: Path) -> None:
