@@ -282,7 +282,10 @@ class Run:
         for change in self.plan.changes:
             self._sleep_to(change.at)
             for ovs in self.net.hypervisors:
-                ovs.set_tenant(change.tenant, **change.settings)
+                if change.settings:
+                    ovs.set_tenant(change.tenant, **change.settings)
+                else:
+                    ovs.del_tenant(change.tenant)
 
     def _set_clocks(self) -> None:
         ahead = [host.name for host in self.plan.hosts][1::2]

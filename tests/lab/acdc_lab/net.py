@@ -200,14 +200,15 @@ class Network:
     def start(self) -> None:
         """Open vSwitch, the bridges in it, and the guests' own settings."""
         self.mn.start()
-        for name in self.hosts if self.options.sysctl else ():
+        for name, host in self.hosts.items():
             with self.inside(name):
-                self._set_sysctls()
+                self._set_sysctls(host.sysctl | self.options.sysctl)
 
-    def _set_sysctls(self) -> None:
+    @staticmethod
+    def _set_sysctls(sysctls: dict[str, str]) -> None:
         """Of the namespace that this thread is in: those of the whole machine are not to be
         seen there."""
-        for key, value in self.options.sysctl.items():
+        for key, value in sysctls.items():
             try:
                 Path("/proc/sys", *key.split(".")).write_text(value)
             except OSError as error:

@@ -75,6 +75,7 @@ class Host:
     tenant: str = "blue"  # "": none, this host is without AC/DC
     delay: float | None = None  # s, one way, at its link; None: Options.delay
     greedy: bool = False  # it takes its peers' windows for 65535 << scale
+    sysctl: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
@@ -112,11 +113,11 @@ class Tenant:
 
 @dataclasses.dataclass
 class Change:
-    """Of a tenant's row, while traffic runs."""
+    """Of a tenant's row, while traffic runs; without settings it is deleted."""
 
     at: float  # s
     tenant: str
-    settings: dict[str, str]
+    settings: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
@@ -458,6 +459,54 @@ def police(options: Options) -> Plan:
     for host in hosts:
         host.greedy = host.name == "s1"
     return between(hosts, bulk_pairs(options, count))
+
+
+@scenario
+def causes(options: Options) -> Plan:
+    """a connection for each reason to be slow that acdc-trace tells, named after it; for --rate
+    1gbit --delay 1000 --late 0 --loss 5 --rto-min 0 --mark 1514"""
+    capped = {"max_window": str(CAP)}
+    offset = jitter(options)
+    requests = ["--request", "10000", "--response", "1", "--interval", "0.0005"]
+    parts = ["--request", "200", "--response", "1", "--parts", "2"]
+    trunks = [
+        Trunk("left", "right", late=True),
+        Trunk("left", "lossy", lossy=True),
+        Trunk("left", "marking", speed=0.01),
+    ]
+    traffic = [
+        probe("s-probe", "r-probe"),
+        Traffic("timeout", "rpc", "s-timeout", ["r-timeout"], offset(), args=requests),
+        Traffic("delayed", "rpc", "s-delayed", ["r-delayed"], offset(), args=parts),
+    ]
+    plan = Plan(["left", "right", "lossy", "marking"], [], trunks, traffic)
+    for name, far, settings in (
+        ("probe", "right", {}),
+        ("timeout", "lossy", {}),
+        ("loss", "lossy", {}),
+        ("switch", "right", capped),
+        ("receiver", "right", {}),
+        ("delayed", "right", {}),
+        ("greedy", "right", capped | {"police": "true"}),
+        ("marks1", "marking", {}),
+        ("marks2", "marking", {}),
+    ):
+        near = Host(f"s-{name}", "left", stack_of(options, 0), tenant=name, delay=0)
+        near.greedy = name == "greedy"
+        tenant = "forgotten" if far == "marking" else "blue"
+        # Behind the vSwitches, as that of the trunk to 'right'.
+        delay = 0 if far == "right" else 2 * options.delay
+        plan.hosts += [near, Host(f"r-{name}", far, near.stack, tenant, delay)]
+        plan.tenants[name] = Tenant(settings)
+        if name not in ("probe", "timeout", "delayed"):
+            traffic.append(Traffic(name, "bulk", near.name, [f"r-{name}"], offset()))
+    hosts = {host.name: host for host in plan.hosts}
+    hosts["r-receiver"].sysctl["net.ipv4.tcp_rmem"] = "4096 16384 16384"
+    hosts["s-timeout"].sysctl["net.ipv4.tcp_early_retrans"] = "0"
+    # The receivers' switch stops to report.
+    plan.tenants["forgotten"] = Tenant()
+    plan.changes.append(Change(options.seconds / 2, "forgotten"))
+    return plan
 
 
 @scenario

@@ -7,7 +7,8 @@
  *   traffic bulk   --to ADDR --port P [--cc NAME] --start NS --seconds S
  *                  [--interval S] [--bytes N] [--both]
  *   traffic rpc    --to ADDR --port P [--cc NAME] --start NS --seconds S
- *                  [--request N] [--response N] [--interval S] [--seed N]
+ *                  [--request N] [--response N] [--parts N] [--interval S]
+ *                  [--seed N]
  *   traffic flows  --to ADDR,ADDR... --port P [--cc NAME] --start NS
  *                  --seconds S --sizes FILE --rate FLOWS_PER_SECOND [--seed N]
  *   traffic transfer --to ADDR,ADDR... --port P [--cc NAME] --start NS
@@ -60,7 +61,7 @@ struct options {
     const char *to, *port, *cc, *sizes;
     int64_t start;              /* ns */
     double seconds, interval, rate;
-    uint64_t request, response, bytes, seed, parallel;
+    uint64_t request, response, bytes, seed, parallel, parts;
     bool both;
 };
 
@@ -262,7 +263,7 @@ static int connect_to(const char *to, struct hello h)
     }
     fd = socket(ai->ai_family, SOCK_STREAM, 0);
     set_cc(fd);
-    if (h.request) {
+    if (h.request && opt.parts == 1) {
         set_nodelay(fd);        /* Bulk data may wait to fill segments. */
     }
     if (connect(fd, ai->ai_addr, ai->ai_addrlen)
@@ -367,7 +368,18 @@ static void bulk(void)
     _exit(0);                   /* The sender is blocked for good. */
 }
 
-/* Requests one after the other; --interval is the mean pause between them. */
+static bool send_request(int fd)
+{
+    for (uint64_t i = 0; i < opt.parts; i++) {
+        if (!send_all(fd, opt.request / opt.parts)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Requests one after the other; --interval is the mean pause between them.  Nagle's
+ * algorithm applies to those that are written in --parts. */
 static void rpc(void)
 {
     int64_t end = opt.start + (int64_t) (opt.seconds * 1e9);
@@ -387,7 +399,7 @@ static void rpc(void)
     while (now_ns() < end) {
         int64_t t0 = now_ns();
 
-        if (!send_all(fd, opt.request) || !receive_all(fd, opt.response)) {
+        if (!send_request(fd) || !receive_all(fd, opt.response)) {
             break;
         }
         printf("%s[%.6f, %.3f]", comma, elapsed(t0), (now_ns() - t0) / 1e3);
@@ -676,6 +688,7 @@ int main(int argc, char **argv)
         { "rate", required_argument, NULL, 'R' },
         { "seed", required_argument, NULL, 'e' },
         { "parallel", required_argument, NULL, 'P' },
+        { "parts", required_argument, NULL, 'w' },
         { "both", no_argument, NULL, 'B' },
         { NULL, 0, NULL, 0 },
     };
@@ -684,7 +697,7 @@ int main(int argc, char **argv)
 
     opt = (struct options) { .port = "5001", .seconds = 1, .request = 1,
                              .response = 1, .rate = 1, .seed = 1,
-                             .parallel = 1 };
+                             .parallel = 1, .parts = 1 };
     while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
         switch (c) {
         case 't': opt.to = optarg; break;
@@ -699,6 +712,7 @@ int main(int argc, char **argv)
         case 'z': opt.sizes = optarg; break;
         case 'R': opt.rate = atof(optarg); break;
         case 'P': opt.parallel = strtoull(optarg, NULL, 10); break;
+        case 'w': opt.parts = strtoull(optarg, NULL, 10); break;
         case 'B': opt.both = true; break;
         case 'e': opt.seed = strtoull(optarg, NULL, 10); break;
         default: return 2;
