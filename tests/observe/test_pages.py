@@ -5,15 +5,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from acdc_ovs import flow_pages, flows
+from acdc_testlib.many import connect_idle
 from acdc_testlib.ovs import CommandError, Ovs
 from acdc_testlib.programs import ROOT
-from acdc_testlib.wire import Conn, Wire
 
 N = 3000
 
@@ -21,19 +21,12 @@ N = 3000
 @pytest.fixture(scope="module")
 def many(module_ovs: Ovs) -> Iterator[Ovs]:
     """N connections, established."""
-    wire = Wire(module_ovs)
-    wire.reset()
-    conns = [Conn(wire) for _ in range(N)]
-
-    def exchange(frames: list[bytes], send: Callable[..., list[bytes]]) -> None:
-        for i in range(0, len(frames), 64):
-            send(*frames[i : i + 64])
-
-    exchange([c.guest_syn() for c in conns], wire.egress_raw)
-    exchange([c.peer_synack() for c in conns], wire.ingress_raw)
-    for c in conns:
-        c.established()
-    exchange([c.from_guest() for c in conns], wire.egress_raw)
+    module_ovs.add_bridge("br0", normal=False)
+    guest, peer = (module_ovs.add_tap("br0", name) for name in ("guest0", "peer0"))
+    module_ovs.connect("br0", "guest0", "peer0")
+    module_ovs.set_tenant("blue")
+    module_ovs.bind("blue", "guest0")
+    connect_idle(guest, peer, N)
     yield module_ovs
 
 
@@ -62,8 +55,8 @@ def test_each_connection_once(many: Ovs, page: int) -> None:
 
 
 def test_filters(many: Ovs) -> None:
-    some = list(flows(many._control, "remote=10.0.0.0/8", "port=guest0", page=700))
-    assert len(some) == len(many.acdc("dump-flows", "remote=10.0.0.0/8", f"limit={N}"))
+    some = list(flows(many._control, "remote=11.0.0.0/8", "port=guest0", page=700))
+    assert len(some) == len(many.acdc("dump-flows", "remote=11.0.0.0/8", f"limit={N}"))
     # A page is full although few match.
     assert list(flows(many._control, "remote=192.0.2.0/24")) == []
 
