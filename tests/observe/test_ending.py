@@ -7,13 +7,17 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path as File
+from typing import TypeVar
 
 import pytest
 
 from acdc_testlib.programs import ROOT
 from observe.conftest import Path
 
+T = TypeVar("T")
 # Exit status of what failed for another reason.
 PROGRAMS = {
     "acdc-agent": 1,
@@ -57,12 +61,17 @@ def test_all_programs_in_python() -> None:
     assert found == set(PROGRAMS)
 
 
+def of_all(ends: Callable[[str], T]) -> dict[str, T]:
+    """How each program ends; some run at a time."""
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(PROGRAMS, pool.map(ends, PROGRAMS), strict=True))
+
+
 @pytest.mark.parametrize("buffered", ["1", ""], ids=["unbuffered", "buffered"])
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_a_full_disk(program: str, buffered: str) -> None:
-    status, said = full_disk(program, "--help", PYTHONUNBUFFERED=buffered)
-    assert status == PROGRAMS[program]
-    assert said == f"{program}: [Errno 28] No space left on device\n"
+def test_a_full_disk(buffered: str) -> None:
+    ended = of_all(lambda program: full_disk(program, "--help", PYTHONUNBUFFERED=buffered))
+    said = "[Errno 28] No space left on device\n"
+    assert ended == {name: (status, f"{name}: {said}") for name, status in PROGRAMS.items()}
 
 
 @pytest.mark.parametrize("argument", ["--help", "--version"])
@@ -71,13 +80,15 @@ def test_a_full_disk_and_the_one_in_c(argument: str) -> None:
     assert status == 1
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_a_reader_that_has_gone(program: str) -> None:
-    reads, writes = os.pipe()
-    os.close(reads)
-    with open(writes, "w") as stdout:
-        done = run(program, "--help", stdout=stdout.fileno())
-    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
+def test_a_reader_that_has_gone() -> None:
+    def end(program: str) -> tuple[int, str]:
+        reads, writes = os.pipe()
+        os.close(reads)
+        with open(writes, "w") as stdout:
+            done = run(program, "--help", stdout=stdout.fileno())
+        return done.returncode, done.stderr
+
+    assert of_all(end) == dict.fromkeys(PROGRAMS, (-signal.SIGPIPE, ""))
 
 
 @pytest.mark.parametrize(

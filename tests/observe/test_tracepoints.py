@@ -130,7 +130,7 @@ def test_fallback(path: Path, tmp_path: File) -> None:
 
 @pytest.mark.usefixtures("bpftrace")
 @pytest.mark.parametrize(
-    ("name", "counter", "seconds"), [("loss", "cuts_loss", 0.0), ("timeout", "timeouts", 1.2)]
+    ("name", "counter", "seconds"), [("loss", "cuts_loss", 0.0), ("timeout", "timeouts", 0.6)]
 )
 def test_losses(path: Path, tmp_path: File, name: str, counter: str, seconds: float) -> None:
     """The network drops all data, for a moment or until the guest's timer expires."""

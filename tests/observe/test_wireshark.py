@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path as File
 from typing import Any
@@ -55,9 +56,22 @@ def closed_flow(path: Path, port: int) -> dict[str, Any] | None:
     return mine[0] if mine and mine[0]["state"] == "closed" else None
 
 
+SEVERE = ("acdc.more_marked", "acdc.backwards", "acdc.more_than_sent", "acdc.feedback_on_syn")
+
+
+@dataclass
+class Real:
+    """Two connections on an uplink."""
+
+    capture: File
+    flows: dict[int, Any]
+    """What the switch knows of their senders', by port."""
+    packets: list[dict[str, str]]
+    """Those with AC/DC, as tshark has them."""
+
+
 @pytest.fixture(scope="module")
-def real(path: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[File, dict[int, Any]]:
-    """Two connections on an uplink, and what the switch knows of their senders' flows."""
+def real(path: Path, tmp_path_factory: pytest.TempPathFactory) -> Real:
     capture = tmp_path_factory.mktemp("capture") / "up0.pcap"
     # Those of tests before, to the same ports, are in their linger.
     path.ovs.appctl("acdc/flush")
@@ -80,53 +94,48 @@ def real(path: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[File, di
     finally:
         tcpdump.terminate()
         tcpdump.wait(10)
-    return capture, flows
+    names = ["tcp.flags.ack", "tcp.srcport", "acdc.exid", "acdc.version", "acdc.ecn_bytes"]
+    names += ["acdc.total_bytes", "acdc.ecn_bytes.relative", "acdc.total_bytes.relative"]
+    names += ["acdc.sent_bytes", *SEVERE]
+    rows = fields(capture, *names)
+    return Real(capture, flows, [dict(zip(names, row, strict=True)) for row in rows])
 
 
-def test_a_connection_begins_with_the_capability(real: tuple[File, dict[int, Any]]) -> None:
-    capture, _ = real
-    got = fields(capture, "tcp.flags.ack", "acdc.exid", "acdc.version", where="acdc.version")
+def test_a_connection_begins_with_the_capability(real: Real) -> None:
+    names = ("tcp.flags.ack", "acdc.exid", "acdc.version")
+    got = [tuple(p[name] for name in names) for p in real.packets if p["acdc.version"]]
     assert got == [("0", "0xacdc", "1"), ("1", "0xacdc", "1")] * 2
 
 
 @pytest.mark.parametrize("port", [PORT, MARKED_PORT])
-def test_reports_are_those_the_switch_read(real: tuple[File, dict[int, Any]], port: int) -> None:
-    capture, flows = real
-    reports = fields(
-        capture,
-        *("acdc.ecn_bytes", "acdc.total_bytes", "acdc.ecn_bytes.relative"),
-        *("acdc.total_bytes.relative", "acdc.sent_bytes"),
-        where=f"acdc.total_bytes && tcp.srcport == {port}",
-    )
-    numbers = [tuple(map(int, report)) for report in reports]
-    ecn, total, ecn_relative, total_relative, sent = numbers[-1]
-    flow = flows[port]
+def test_reports_are_those_the_switch_read(real: Real, port: int) -> None:
+    reports = [p for p in real.packets if p["acdc.total_bytes"] and p["tcp.srcport"] == str(port)]
+    last, flow = reports[-1], real.flows[port]
+    ecn, total = int(last["acdc.ecn_bytes"]), int(last["acdc.total_bytes"])
     assert (ecn, total) == (flow["fb_ce"], flow["fb_total"])
-    assert (ecn_relative, total_relative) == (ecn, total)
-    assert 2 * MB <= total <= sent
+    assert int(last["acdc.ecn_bytes.relative"]) == ecn
+    assert int(last["acdc.total_bytes.relative"]) == total
+    assert 2 * MB <= total <= int(last["acdc.sent_bytes"])
     assert (ecn == total) == (port == MARKED_PORT)
     assert (ecn == 0) == (port == PORT)
 
 
-def test_the_switch_sends_nothing_impossible(real: tuple[File, dict[int, Any]]) -> None:
-    capture, _ = real
-    severe = "acdc.more_marked || acdc.backwards || acdc.more_than_sent || acdc.feedback_on_syn"
-    assert fields(capture, "frame.number", where=severe) == []
+def test_the_switch_sends_nothing_impossible(real: Real) -> None:
+    assert [p for p in real.packets if any(p[name] for name in SEVERE)] == []
 
 
-def test_reserved_bits_of_data(real: tuple[File, dict[int, Any]]) -> None:
+def test_reserved_bits_of_data(real: Real) -> None:
     """The guests do not use ECN, and the bits are explained for their connection."""
-    capture, _ = real
-    text = tshark(capture, "-O", "acdc", "-Y", "tcp.len > 0 && acdc")
+    text = tshark(real.capture, "-O", "acdc", "-Y", "tcp.len > 0 && acdc")
     codepoints = {line.split("codepoint:")[1] for line in text.splitlines() if "codepoint:" in line}
     assert len(codepoints) == 1 and codepoints.pop().endswith("(Not-ECT)")
 
 
-def test_scapy_reads_the_same(real: tuple[File, dict[int, Any]]) -> None:
-    capture, _ = real
-    expected = fields(capture, "acdc.version", "acdc.ecn_bytes", "acdc.total_bytes")
+def test_scapy_reads_the_same(real: Real) -> None:
+    names = ("acdc.version", "acdc.ecn_bytes", "acdc.total_bytes")
+    expected = [tuple(p[name] for name in names) for p in real.packets]
     got = []
-    for packet in rdpcap(str(capture)):
+    for packet in rdpcap(str(real.capture)):
         if "TCP" not in packet:
             continue
         found = dissect(packet["TCP"])
@@ -177,9 +186,12 @@ def capture(tmp_path: File) -> File:
 NOTES = ["more_marked", "backwards", "more_than_sent", "stale", "feedback_on_syn", "unknown_length"]
 
 
-def notes(capture: File, frame: int) -> set[str]:
-    got = fields(capture, *(f"acdc.{name}" for name in NOTES), where=f"frame.number == {frame}")
-    return {name for name, value in zip(NOTES, got[0], strict=True) if value}
+def notes(capture: File, *frames: int) -> list[set[str]]:
+    names = ("frame.number", *(f"acdc.{name}" for name in NOTES))
+    found = {int(number): values for number, *values in fields(capture, *names)}
+    return [
+        {name for name, value in zip(NOTES, found[frame], strict=True) if value} for frame in frames
+    ]
 
 
 @pytest.mark.parametrize(
@@ -198,8 +210,7 @@ def test_what_is_impossible_is_said(capture: File, last: Packet, expected: set[s
     """... and what is possible is not."""
     packets = [*handshake(NOT_ECT, NOT_ECT), data(1000), report(500, 1000), data(1000), last]
     wrpcap(str(capture), packets)
-    assert notes(capture, 4) == set()
-    assert notes(capture, len(packets)) == expected
+    assert notes(capture, 4, len(packets)) == [set(), expected]
 
 
 def test_counts_that_wrap_are_not_impossible(capture: File) -> None:
@@ -210,7 +221,7 @@ def test_counts_that_wrap_are_not_impossible(capture: File) -> None:
         capture, "acdc.ecn_bytes.delta", "acdc.total_bytes.delta", "acdc.total_bytes.relative"
     )
     assert got == [("0", "0", "0"), ("", "", ""), ("30", "400", "400")]
-    assert notes(capture, 3) == set()
+    assert notes(capture, 3) == [set()]
 
 
 def test_connections_and_directions_are_apart(capture: File) -> None:
@@ -263,8 +274,7 @@ def test_misplaced_and_unknown_options(capture: File) -> None:
         str(capture),
         [segment(True, RST, [feedback]), segment(True, ACK, [later])],
     )
-    assert notes(capture, 1) == {"feedback_on_syn"}
-    assert notes(capture, 2) == {"unknown_length"}
+    assert notes(capture, 1, 2) == [{"feedback_on_syn"}, {"unknown_length"}]
 
 
 def test_question_and_state(capture: File) -> None:
@@ -276,7 +286,7 @@ def test_question_and_state(capture: File) -> None:
     names = ("own_wscale", "peer_wscale", "mss", "reported_total_bytes")
     told = fields(capture, *(f"acdc.state.{name}" for name in names), "acdc.total_bytes")
     assert told[1] == ("7", "7", "1448", "6000", "3000")
-    assert notes(capture, 2) == set()
+    assert notes(capture, 2) == [set()]
 
 
 def test_scales_that_guests_are_told(capture: File) -> None:
@@ -301,7 +311,7 @@ def test_report(capture: File) -> None:
     told = fields(capture, *(f"acdc.{name}" for name in names))
     assert told[1] == ("2896", "116000", "0x53", "25", str(0xD2A5F00E))
     assert (report.mark, report.ago_us) == (0x53, 25)
-    assert notes(capture, 2) == set()
+    assert notes(capture, 2) == [set()]
 
 
 def test_other_options_are_left_to_their_dissectors(capture: File) -> None:
