@@ -173,7 +173,7 @@ def load(path: Path) -> Fabric:
     try:
         data = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise Problem(f"{path}: {error}") from None
+        raise Problem(f"{path}: {getattr(error, 'strerror', '') or error}") from None
     try:
         return build(data)
     except Problem as problem:

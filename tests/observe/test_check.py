@@ -235,7 +235,11 @@ def test_a_database_that_does_not_run(switch: Ovs) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--what"], *(["--timeout", n] for n in ("nan", "inf", "-1", "0")), ["--vlan", "4095", "hv2"]],
+    [
+        ["--what"],
+        *(["--timeout", n] for n in ("nan", "inf", "-1", "0")),
+        *(["--vlan", "4095", "hv2"], ["--mark"], ["--bridge", "br0"]),
+    ],
     ids=" ".join,
 )
 def test_wrong_arguments(switch: Ovs, arguments: list[str]) -> None:
