@@ -61,12 +61,12 @@ def test_incast_beside_bulk_data(lab: Any) -> None:  # noqa: F811
     """Half of the hosts have a clock that is set while data flows, and drifts."""
     plain = lab(f"onramp {INCAST} --plain")
     clocks = "--clock-offset 3000000 --clock-drift 50 --clock-at 0.2"
-    ramp = lab(f"onramp {INCAST} {ON_RAMP}=50 --tenant algorithm=swift {clocks}")
+    ramp = lab(f"onramp {INCAST} {ON_RAMP}=200 --tenant algorithm=swift {clocks}")
     assert_clean(ramp)
     assert queries(ramp) < queries(plain) / 4
     assert carried(ramp) > 0.97 * carried(plain)
     assert ramp["tcp"]["timeouts"] == 0
     count = counters(ramp)
-    # Each connection between hosts whose clocks differ, and no other report.
-    assert 0 < count["reports_clock"] <= 2 * len(ramp["flows"]) + 8
+    # Of each of ten connections at either end when it was set, and of hardly another one.
+    assert 0 < count["reports_clock"] <= 4 * 10
     assert 0 < count["on_ramp_us"] <= 10_000 * count["on_ramp_pauses"]
