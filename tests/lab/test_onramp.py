@@ -4,15 +4,18 @@ are the long form."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
+import pytest
 from acdc_lab import wire_times
 from acdc_lab.report_onramp import carried
 from test_lab import assert_clean, counters, lab  # noqa: F401  (a fixture)
 
 ON_RAMP = "--acdc --tenant on_ramp"
 INCAST = "--uplinks --mark 0 --rate 1gbit --flows 5 --load 0.05 --seconds 0.4"
+long = pytest.mark.skipif(not os.environ.get("ACDC_TEST_ALL"), reason="takes long: tests/run --all")
 Result = dict[str, Any]
 
 
@@ -70,3 +73,22 @@ def test_incast_beside_bulk_data(lab: Any) -> None:  # noqa: F811
     # Of each of ten connections at either end when it was set, and of hardly another one.
     assert 0 < count["reports_clock"] <= 4 * 10
     assert 0 < count["on_ramp_us"] <= 10_000 * count["on_ramp_pauses"]
+
+
+@long
+@pytest.mark.parametrize(("stack", "gain"), [("cubic", 2.8), ("reno", 2.8), ("bbr", 4)])
+def test_what_the_source_says(lab: Any, stack: str, gain: float) -> None:  # noqa: F811
+    line = f"onramp --flows 20 --load 0.02 --uplinks --mark 0 --seconds 0.3 --stack {stack}"
+    plain = lab(f"{line} --plain")
+    ramp = lab(f"{line} {ON_RAMP}=50 --tenant algorithm=swift")
+    assert_clean(ramp)
+    assert queries(ramp) < queries(plain) / gain
+    assert carried(ramp) > 0.97 * carried(plain)
+
+
+@long
+def test_queues_of_acks_are_not_the_data_s(lab: Any) -> None:  # noqa: F811
+    line = "onramp_back --uplinks --mark 0 --seconds 0.3"
+    plain, ramp = lab(f"{line} --plain"), lab(f"{line} {ON_RAMP}=50 --tenant algorithm=none")
+    there = [result["directions"]["left to right"]["goodput_mbps"] for result in (plain, ramp)]
+    assert there[1] > 0.97 * there[0]
