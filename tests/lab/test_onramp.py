@@ -14,7 +14,7 @@ from acdc_lab.report_onramp import carried
 from test_lab import assert_clean, counters, lab  # noqa: F401  (a fixture)
 
 ON_RAMP = "--acdc --tenant on_ramp"
-INCAST = "--uplinks --mark 0 --rate 1gbit --flows 5 --load 0.05 --seconds 0.4"
+INCAST = "--uplinks --mark 0 --rate 1gbit --flows 5 --load 0.05 --seconds 0.2"
 long = pytest.mark.skipif(not os.environ.get("ACDC_TEST_ALL"), reason="takes long: tests/run --all")
 Result = dict[str, Any]
 
@@ -33,7 +33,7 @@ def test_times_are_the_wire_s(lab: Any, tmp_path: Path) -> None:  # noqa: F811
     """One-way delay with equal clocks, and the network's round trip where the far guest's ACKs
     come after 40 ms: within 2 us of what captures say."""
     result = lab(
-        "far_guest --uplinks --mark 0 --rto-min 0 --seconds 0.4 --trace 11 --ptp --capture"
+        "far_guest --uplinks --mark 0 --rto-min 0 --seconds 0.35 --trace 11 --ptp --capture"
         f" --keep {tmp_path} {ON_RAMP}=1000"
     )
     assert_clean(result)
@@ -63,7 +63,7 @@ def queries(result: Result, quantile: str = "p99") -> float:
 def test_incast_beside_bulk_data(lab: Any) -> None:  # noqa: F811
     """Half of the hosts have a clock that is set while data flows, and drifts."""
     plain = lab(f"onramp {INCAST} --plain")
-    clocks = "--clock-offset 3000000 --clock-drift 50 --clock-at 0.2"
+    clocks = "--clock-offset 3000000 --clock-drift 50 --clock-at 0.1"
     ramp = lab(f"onramp {INCAST} {ON_RAMP}=200 --tenant algorithm=swift {clocks}")
     assert_clean(ramp)
     assert queries(ramp) < queries(plain) / 4

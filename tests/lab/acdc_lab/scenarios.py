@@ -325,7 +325,7 @@ def far_guest(options: Options) -> Plan:
         Traffic(f"small{i}", "rpc", f"s{i}", [f"r{i}"], 0.001 * i, args=["--request", "1000"])
         for i in range(1, count + 1)
     ]
-    args = ["--request", "200000", "--interval", "0.002"]
+    args = ["--request", "200000", "--interval", "0.0008"]
     burst = count + 1
     traffic.append(Traffic("large1", "rpc", f"s{burst}", [f"r{burst}"], args=args))
     plan = between(pairs(options, burst), traffic)
