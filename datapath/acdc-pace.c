@@ -70,6 +70,7 @@ acdc_flow_pace(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     uint32_t segments = (p->payload + f->mss - 1) / f->mss;
     uint32_t time = gap(ctx, in, p->seq, p->payload);
     int32_t wait = (int32_t) (in->next_send - now);
+    bool room;
 
     if (p->seq == f->snd_una && acdc_pkt_end(p) == f->snd_nxt) {
         /* Nothing else is in flight: what was said before is over. */
@@ -82,7 +83,8 @@ acdc_flow_pace(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     }
     /* No more than a round-trip time: a guest that does not heed its window would
      * have any number held. */
-    if ((uint32_t) wait <= in->srtt_us8 * 125 / ACDC_PACE_NS) {
+    room = (uint32_t) wait <= in->srtt_us8 * 125 / ACDC_PACE_NS;
+    if (room) {
         in->next_send += time;
     }
     if (in->unpaced && in->unpaced >= segments) {
@@ -94,7 +96,9 @@ acdc_flow_pace(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         /* Sent again, and the peer waits for it: it passes what is held. */
         return;
     }
-    if ((p->gso && cut(p, f->mss, time)) || wait) {
+    if ((p->gso && room && cut(p, f->mss, time)) || wait) {
+        /* The same for all that have the same 'next_send'. */
+        from -= from % ACDC_PACE_NS;
         acdc_flow_hold(ctx, f, p, from + (uint64_t) wait * ACDC_PACE_NS);
         ACDC_COUNT(ctx, PACED, 1);
     }
