@@ -163,7 +163,9 @@ take_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
         return 0;
     }
     if (acdc_unlikely(in->timed_held) && rtt < srtt_us8 / 32) {
-        /* It left before its time, as nothing held it. */
+        /* It left before its time, as nothing held it.  Or the queue is gone that the
+         * usual time is of: then this is so again and again. */
+        in->srtt_us8 -= srtt_us8 / 16;
         ACDC_COUNT(ctx, PACED_UNHELD, 1);
         return 0;
     }

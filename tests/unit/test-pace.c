@@ -246,6 +246,13 @@ test_timing(void)
     ok(sim_counter(&s, 0, ACDC_C_PACED_UNHELD) > 0,
        "that nothing holds them is counted");
 
+    /* As after a queue that is gone. */
+    acdc_flow_in(sim_flow(&s, 0))->srtt_us8 = RTT_US * 8 * 16;
+    flow(&s, true);
+    srtt_us = flow(&s, true);
+    ok(srtt_us > RTT_US * 9 / 10 && srtt_us < RTT_US * 12 / 10,
+       "a time that is much longer is forgotten: %u us", srtt_us);
+
     /* What is timed from here on is not what was held. */
     sim_policy(&s, 0, &acdc_params_default);
     srtt_us = flow(&s, false);
