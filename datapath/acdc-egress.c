@@ -603,7 +603,7 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     }
     if (acdc_unlikely(params->pace) && (ctx->acdc->host & ACDC_HOST_HOLDS)
         && acdc_pkt_end(p) != p->seq && acdc_flow_enforced(f, params)) {
-        acdc_flow_pace(ctx, f, p);
+        acdc_flow_pace(ctx, f, p, last);
     }
     if (acdc_unlikely(params->plb)) {
         acdc_flow_plb_send(ctx, f, params, p);

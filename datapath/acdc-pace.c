@@ -61,19 +61,34 @@ cut(struct acdc_pkt *p, uint32_t mss, uint32_t time)
     return true;
 }
 
+/* The longest that data waits, in ACDC_PACE_NS: a guest that does not heed its window
+ * would have any number held.  A round-trip time, or that of the two segments that a
+ * guest is told at least, and of what is left of one. */
+static uint32_t
+longest(const struct acdc_ctx *ctx, const struct acdc_flow *f,
+        const struct acdc_flow_in *in, uint32_t seq)
+{
+    return in->law.wnd < 2u * f->mss ? gap(ctx, in, seq, 3u * f->mss)
+                                     : in->srtt_us8 * 125 / ACDC_PACE_NS;
+}
+
 void
-acdc_flow_pace(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
+acdc_flow_pace(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
+               uint32_t last)
 {
     struct acdc_flow_in *in = acdc_flow_in(f);
     uint64_t from = acdc_unlikely(in->paused) ? acdc_on_ramp_end(ctx, f) : ctx->now;
     uint32_t now = (uint32_t) (from / ACDC_PACE_NS);
     uint32_t segments = (p->payload + f->mss - 1) / f->mss;
     uint32_t time = gap(ctx, in, p->seq, p->payload);
+    uint32_t most = longest(ctx, f, in, p->seq);
     int32_t wait = (int32_t) (in->next_send - now);
-    bool room;
+    bool again = !seq_after(acdc_pkt_end(p), last), room;
 
-    if (p->seq == f->snd_una && acdc_pkt_end(p) == f->snd_nxt) {
-        /* Nothing else is in flight: what was said before is over. */
+    if (p->seq == f->snd_una && acdc_pkt_end(p) == f->snd_nxt
+        && (in->law.wnd >= 2u * f->mss || wait > 2 * (int64_t) most)) {
+        /* Nothing else is in flight: what was said before is over.  Not with less than
+         * two segments, where it is so again and again. */
         in->unpaced = burst(f);
         wait = 0;
     }
@@ -81,9 +96,7 @@ acdc_flow_pace(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         in->next_send = now;
         wait = 0;
     }
-    /* No more than a round-trip time: a guest that does not heed its window would
-     * have any number held. */
-    room = (uint32_t) wait <= in->srtt_us8 * 125 / ACDC_PACE_NS;
+    room = (uint32_t) wait <= most;
     if (room) {
         in->next_send += time;
     }
@@ -92,7 +105,7 @@ acdc_flow_pace(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         return;
     }
     in->unpaced = 0;
-    if (p->seq == f->snd_una && wait) {
+    if (again && p->seq == f->snd_una && wait) {
         /* Sent again, and the peer waits for it: it passes what is held. */
         return;
     }

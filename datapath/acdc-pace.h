@@ -27,7 +27,9 @@ void acdc_flow_hold(const struct acdc_ctx *, struct acdc_flow *, struct acdc_pkt
                     uint64_t release);
 
 /* Gives data or FIN 'p' of the guest, already followed, its time to leave.  If that is
- * later than now, or if it leaves in pieces, 'p' is held.  Flow's lock held. */
-void acdc_flow_pace(struct acdc_ctx *, struct acdc_flow *, struct acdc_pkt *p);
+ * later than now, or if it leaves in pieces, 'p' is held.  'last': snd_nxt before it.  Flow's lock
+ * held. */
+void acdc_flow_pace(struct acdc_ctx *, struct acdc_flow *, struct acdc_pkt *p,
+                    uint32_t last);
 
 #endif /* acdc-pace.h */
