@@ -22,7 +22,7 @@ enum {
     ACDC_WHEEL_HORIZON_NS = ACDC_WHEEL_SLOTS * ACDC_WHEEL_SLOT_NS,  /* 17 ms. */
 
     /* With as many the wheel is full. */
-    ACDC_WHEEL_PACKETS = 8192,
+    ACDC_WHEEL_PACKETS = 1024,
     ACDC_WHEEL_BYTES = 32 << 20,
     ACDC_WHEEL_ROOM = 192,      /* So many more may be added nevertheless: a
                                  * batch, with one packet in pieces. */
