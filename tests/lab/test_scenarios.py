@@ -18,7 +18,7 @@ from acdc_lab.report_experiments import EXPERIMENTS
 from acdc_lab.report_figures import Experiment, Figure, at_least, at_most
 from acdc_lab.report_page import Section
 from acdc_lab.scenarios import CAP, SCENARIOS, Options
-from test_lab import counters, lab  # noqa: F401  (a fixture)
+from test_lab import assert_clean, counters, lab  # noqa: F401  (a fixture)
 
 from acdc_testlib.arguments import refusal
 
@@ -292,6 +292,14 @@ def test_pacing_shares_equally(lab: Any) -> None:  # noqa: F811
     assert counters(paced)["paced"] > 10_000
     # The uplinks' fq holds it: next to no round trip says that it does not.
     assert counters(paced)["paced_unheld"] < counters(paced)["rtt_samples"] / 100
+
+
+def test_paced_data_leaves_in_pieces(lab: Any) -> None:  # noqa: F811
+    """Guests with TSO hand over a third of their window in one packet."""
+    paced = lab("dumbbell --acdc --seconds 0.3 --spread 4 --uplinks --offload --tenant pace=true")
+    assert_clean(paced)
+    assert paced["jain"] > 0.94
+    assert paced["rtt_us"]["p99"] < 145
 
 
 def test_pacing_without_fq_is_as_without_pacing(lab: Any) -> None:  # noqa: F811

@@ -32,7 +32,12 @@ STACKS = ("cubic", "reno", "vegas", "illinois", "highspeed", "bbr", "paper")
 SPREAD_CUTS = "--tenant other_config:spread-cuts=true"
 ALIGN_MSS = "--tenant other_config:align-mss=true"
 SMALL_WINDOWS = "--tenant other_config:small-windows=true"
+# The queue that heeds times to leave is at each vSwitch's own uplink.
+PACE = "--uplinks --tenant pace=true"
 PLAIN_AND_DCTCP = {"plain": "--stack cubic --plain", "dctcp": "--stack dctcp --plain"}
+
+
+SMALL_K = (10, 15, 20, 30)  # packets
 
 
 def against(scenario: str, acdc: str = "--stack cubic --acdc", more: str = "") -> dict[str, str]:
@@ -43,14 +48,14 @@ def against(scenario: str, acdc: str = "--stack cubic --acdc", more: str = "") -
 
 def is_option(line: str) -> bool:
     """A run with a parameter that is off by default."""
-    return "other_config:" in line
+    return "other_config:" in line or "pace=true" in line
 
 
 def incast(count: int) -> Experiment:
     options = {"align-mss": ALIGN_MSS, "small-windows": SMALL_WINDOWS}
     option = {
         name: f"incast --flows {count} --stack cubic --acdc {words}"
-        for name, words in options.items()
+        for name, words in (options | {"pace": PACE}).items()
     }
     return Experiment(
         f"incast{count}",
@@ -261,9 +266,54 @@ EXPERIMENTS = [
         "5 flows whose round-trip times differ by up to 4 us",
         "Not in the paper.",
         against("dumbbell --spread 4")
-        | {"spread-cuts": f"dumbbell --spread 4 --stack cubic --acdc {SPREAD_CUTS}"},
+        | {
+            "spread-cuts": f"dumbbell --spread 4 --stack cubic --acdc {SPREAD_CUTS}",
+            "pace": f"dumbbell --spread 4 --stack cubic --acdc {PACE}",
+        },
         SHARES,
         note="Native DCTCP misses it, too. Each flow's packets pass in trains that meet the others' in the same order again and again, and are marked where they overlap: by their place among the trains more than by how many they are. spread-cuts is meant for it. How long trains are is the guests' doing, and decides more than who computes the window (see docs/experiments).",
+    ),
+    Experiment(
+        "smallqueue",
+        "5 flows, marked from K packets on",
+        "Not in the paper.",
+        {
+            "dctcp": "dumbbell --stack dctcp --plain",
+            **{
+                f"{name}, K {k}": f"dumbbell {words} --mark {k * 1514}"
+                for name, words in (
+                    ("dctcp", "--stack dctcp --plain"),
+                    ("acdc", "--stack cubic --acdc"),
+                    ("pace", f"--stack cubic --acdc {PACE}"),
+                )
+                for k in SMALL_K
+            },
+        },
+        [
+            *(dataclasses.replace(figure, target=None) for figure in RTT),
+            dataclasses.replace(GOODPUT, target=None),
+            dataclasses.replace(JAIN, target=None),
+        ],
+        note="The first column has the K of the other experiments, 65 packets.",
+    ),
+    Experiment(
+        "mixed",
+        "2 flows each: paced by AC/DC, AC/DC, native DCTCP",
+        "Not in the paper.",
+        {
+            "acdc": "mixed --stack cubic --acdc --uplinks",
+            "beside native": f"partial --stack cubic,dctcp --acdc {PACE}",
+            "not paced": "partial --stack cubic,dctcp --acdc --uplinks",
+        },
+        [
+            Figure("paced, Mbit/s", f.mean_of("f1", "f4"), scenario="mixed"),
+            Figure("AC/DC, Mbit/s", f.mean_of("f2", "f5"), scenario="mixed"),
+            Figure("native, Mbit/s", f.mean_of("f3", "f6"), scenario="mixed"),
+            Figure("AC/DC, Mbit/s", f.mean_of("f1", "f3", "f5"), scenario="partial"),
+            Figure("native, Mbit/s", f.mean_of("f2", "f4", "f6"), scenario="partial"),
+            *(dataclasses.replace(figure, target=None) for figure in RTT),
+        ],
+        note="Beside flows that send in trains a paced one meets their marks with each of its segments.",
     ),
     Experiment(
         "coexist",
@@ -293,7 +343,11 @@ EXPERIMENTS = [
         "converge",
         "Five flows join, then leave",
         "Converges as DCTCP does; CUBIC wanders.",
-        against("converge") | {"spread-cuts": f"converge --stack cubic --acdc {SPREAD_CUTS}"},
+        against("converge")
+        | {
+            "spread-cuts": f"converge --stack cubic --acdc {SPREAD_CUTS}",
+            "pace": f"converge --stack cubic --acdc {PACE}",
+        },
         [
             Figure("to within 5 %, mean ms", f.converge_mean, at_most(1, "dctcp")),
             Figure("to within 5 %, longest ms", f.converge_max, at_most(1, "dctcp")),
@@ -308,7 +362,10 @@ EXPERIMENTS = [
         "How far five equal flows' shares wander, and for how long",
         "Not in the paper.",
         against("dumbbell --interval 1")
-        | {"spread-cuts": f"dumbbell --interval 1 --stack cubic --acdc {SPREAD_CUTS}"},
+        | {
+            "spread-cuts": f"dumbbell --interval 1 --stack cubic --acdc {SPREAD_CUTS}",
+            "pace": f"dumbbell --interval 1 --stack cubic --acdc {PACE}",
+        },
         [
             Figure("goodput in 1 ms, deviation", f.share_deviation, digits=3),
             Figure("a share lasts, ms", f.share_memory, digits=1),
@@ -443,7 +500,7 @@ EXPERIMENTS = [
         "parkinglot",
         "Parking lot: 2 flows over 3 bottlenecks, one over each",
         "Fair and quick as DCTCP where flows have several bottlenecks.",
-        against("parkinglot"),
+        against("parkinglot") | {"pace": f"parkinglot --stack cubic --acdc {PACE}"},
         [
             *RTT,
             Figure("long flows, Mbit/s", f.mean_of("long1", "long2"), at_least(0.95, "dctcp")),
@@ -461,7 +518,7 @@ EXPERIMENTS = [
         "rpc",
         "10 KB and 1 MB requests side by side",
         "Not in the paper: tails of 40 ms (delayed ACK) and 200 ms (RTO) elsewhere (Brakmo 2018).",
-        against("rpc"),
+        against("rpc") | {"pace": f"rpc --stack cubic --acdc {PACE}"},
         [
             Figure("10 KB, p50 us", f.pooled("small", "p50"), at_most(1.05, "dctcp")),
             Figure("10 KB, p99 us", f.pooled("small", "p99"), at_most(1.05, "dctcp")),
@@ -506,6 +563,7 @@ EXPERIMENTS = [
                 ("dctcp", "dctcp", "--plain"),
                 ("cubic", "cubic", "--acdc"),
                 ("paper", "paper", "--acdc"),
+                ("pace", "cubic", f"--acdc {PACE}"),
             )
         },
         SHARES,

@@ -134,7 +134,7 @@ class Plan:
 Build = Callable[[Options], Plan]
 SCENARIOS: dict[str, Build] = {}
 # Some of their guests are DCTCP's, so the switch marks in any case.
-MARKED = ("coexist", "track")
+MARKED = ("coexist", "mixed", "track")
 
 
 def scenario(function: Build) -> Build:
@@ -518,6 +518,20 @@ def partial(options: Options) -> Plan:
         if int(host.name[1:]) % 2 == 0:
             host.tenant = ""
     return between(hosts, bulk_pairs(options, count))
+
+
+@scenario
+def mixed(options: Options) -> Plan:
+    """dumbbell: guests of AC/DC paced, of AC/DC, and natively DCTCP, in turn (default 6)"""
+    count = options.flows or 6
+    hosts = pairs(options, count)
+    for host in hosts[2:]:
+        kind = (int(host.name[1:]) - 1) % 3
+        host.tenant = ("paced", "blue", "")[kind]
+        host.stack = "dctcp" if kind == 2 else host.stack
+    plan = between(hosts, bulk_pairs(options, count))
+    plan.tenants["paced"] = Tenant({"pace": "true"})
+    return plan
 
 
 @scenario
