@@ -11,7 +11,7 @@ from acdc_testlib.netns import Tap
 
 MACS = ("02:00:00:00:00:02", "02:00:00:00:00:01")
 SYN_OPTIONS = bytes.fromhex("020405b40402080a000000010000000001030307")
-BATCH = 64
+BATCH = 128
 
 
 def _segment(number: int, flags: int) -> bytes:
@@ -27,8 +27,7 @@ def _segment(number: int, flags: int) -> bytes:
 
 
 def connect_idle(guest: Tap, peer: Tap, count: int) -> None:
-    """From 10.0.0.1, ports 1024 to 33791, to port 80 of 11.0.0.0, 11.0.0.1 and so on.  If the
-    switch drops some, this may be called again."""
+    """From 10.0.0.1, ports 1024 to 33791, to port 80 of 11.0.0.0, 11.0.0.1 and so on."""
     for first in range(0, count, BATCH):
         numbers = range(first, min(first + BATCH, count))
         for source, to, flags in (guest, peer, SYN), (peer, guest, SYN | ACK), (guest, peer, ACK):
@@ -36,5 +35,5 @@ def connect_idle(guest: Tap, peer: Tap, count: int) -> None:
                 source.send(_segment(number, flags))
             # The next ones are not to overtake them.
             for _ in numbers:
-                if not to.receive(0.1):
+                if not to.receive(1):
                     break

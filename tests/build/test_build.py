@@ -521,13 +521,10 @@ def test_install(tmp_path: Path) -> None:
     assert "acdc/dump\\-flows" in manual.read_text()
     pages = {path.stem for path in ROOT.glob("docs/man/*.rst")}
     assert pages <= {path.name for path in manual.parent.iterdir()}
-    # It looks for its packages where they will be, DESTDIR apart.
+    # What an operator needs runs from there, without the sources.
     (tune,) = tmp_path.rglob("bin/acdc-tune")
-    (packages,) = (path.parent for path in tmp_path.rglob("acdc_tune"))
-    assert f'PACKAGES = "/{packages.relative_to(tmp_path)}"' in tune.read_text()
-    done = run(tune, ROOT / "docs/examples/fabric.yaml", cwd=tmp_path, PYTHONPATH=str(packages))
-    assert done.stdout.startswith("minRTO: ")
-    # What an operator looks with runs from there, without the sources.
+    tuned = succeed(tune, ROOT / "docs/examples/fabric.yaml", cwd=tmp_path)
+    assert tuned.startswith("minRTO: ")
     (exporter,) = tmp_path.rglob("sbin/acdc-exporter")
     assert "Prometheus" in succeed(exporter, "--help", cwd=tmp_path)
     assert "Nagios" in succeed(exporter.with_name("acdc-check"), "--help", cwd=tmp_path)
