@@ -45,7 +45,7 @@ begin_pace(const struct acdc_ctx *ctx, struct acdc_flow_in *in,
         in->next_send = (uint32_t) (ctx->now / ACDC_PACE_NS);
     }
     in->paces = params->pace;
-    in->slows = params->pace && (ctx->acdc->host & ACDC_HOST_HOLDS)
+    in->slows = params->pace && params->small_windows && (ctx->acdc->host & ACDC_HOST_HOLDS)
                 && !params->min_window && !params->max_window;
 }
 
@@ -167,7 +167,7 @@ take_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (acdc_unlikely(in->timed_held) && rtt < srtt_us8 / 32) {
         /* It left before its time, as nothing held it.  Or the queue is gone that the
          * usual time is of: then this is so again and again. */
-        in->srtt_us8 -= srtt_us8 / 16;
+        in->srtt_us8 -= srtt_us8 / 4;
         ACDC_COUNT(ctx, PACED_UNHELD, 1);
         return 0;
     }

@@ -24,7 +24,7 @@ acdc_is_fallback(unsigned int algorithm)
 }
 
 /* Of a flow that is paced: a segment in so much time, for the guests' timers. */
-enum { SLOWEST_US = 1000, SLOWEST = 4 };
+enum { SLOWEST_US = 500 };
 
 /* Whether the window of 'l' may be below two segments: not of one that is cut for loss
  * alone. */
@@ -39,8 +39,7 @@ slowest(const struct acdc_facts *e)
 {
     uint64_t floor = acdc_div64((uint64_t) e->mss * e->srtt_us, SLOWEST_US);
 
-    return floor < e->mss / SLOWEST ? e->mss / SLOWEST
-           : floor < 2 * e->mss ? (uint32_t) floor : 2 * e->mss;
+    return floor >= 2 * e->mss ? 2 * e->mss : floor ? (uint32_t) floor : 1;
 }
 
 uint32_t
@@ -112,7 +111,7 @@ acdc_law_end_round(struct acdc_law *l, const struct acdc_params *params,
 
 /* Congestion avoidance with few segments, paced.  No cut is by more than half, so with
  * a segment a round trip more each window would stay at two segments, all of it
- * marked.  Here the growth is by less than half, and the less the larger the window is, for
+ * marked.  Here the growth is by 3/8 at most, and the less the larger the window is, for
  * shares to become equal; it becomes a segment at ACDC_LAW_SMALL of them.  A round trip
  * is at least a segment. */
 static void
@@ -122,8 +121,9 @@ grow_small(struct acdc_law *l, uint32_t mss, uint32_t acked)
     while (l->ca_bytes >= l->wnd && l->ca_bytes >= mss) {
         l->ca_bytes -= l->wnd > mss ? l->wnd : mss;
         l->wnd += l->wnd < ACDC_LAW_SMALL * mss
-                  ? l->wnd / 2 - (uint32_t) acdc_div64((uint64_t) l->wnd * l->wnd,
-                                                       4 * ACDC_LAW_SMALL * mss)
+                  ? l->wnd * 3 / 8 + 1
+                    - (uint32_t) acdc_div64((uint64_t) l->wnd * l->wnd,
+                                            8 * ACDC_LAW_SMALL * mss)
                   : mss;
     }
 }

@@ -381,7 +381,7 @@ acdc_law_usual_ack(struct acdc_law *l, const struct acdc_params *params,
     uint32_t most, cap;
 
     if (!acdc_algorithm_has(l->alg, ACDC_CC_MARKS | ACDC_CC_ABC) || l->timed_out
-        || (ce && !l->in_cut) || (params->pace && l->wnd < ACDC_LAW_SMALL * mss)) {
+        || (ce && !l->in_cut) || (params->small_windows && l->wnd < ACDC_LAW_SMALL * mss)) {
         return false;
     }
     acdc_marks_note(l, ce, total);

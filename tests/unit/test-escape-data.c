@@ -678,8 +678,7 @@ main(void)
 
     for (i = 0; i < N_MARKINGS; i++) {
         honest[i] = reference(markings[i]);
-        /* Half of them are paced, which can have less than two segments a round trip. */
-        ok(honest[i] >= STEPS * 3u * MSS / 2, "an honest guest sends %"PRIu64" bytes, "
+        ok(honest[i] >= STEPS * 2u * MSS, "an honest guest sends %"PRIu64" bytes, "
            "1 packet in %u marked", honest[i], markings[i]);
     }
     for (i = 0; i < n && escapes < 5; i++) {

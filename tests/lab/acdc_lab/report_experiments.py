@@ -53,9 +53,10 @@ def is_option(line: str) -> bool:
 
 def incast(count: int) -> Experiment:
     options = {"align-mss": ALIGN_MSS, "small-windows": SMALL_WINDOWS}
+    pace = {"pace": PACE, "pace, small-windows": f"{PACE} {SMALL_WINDOWS}"}
     option = {
         name: f"incast --flows {count} --stack cubic --acdc {words}"
-        for name, words in (options | {"pace": PACE}).items()
+        for name, words in (options | pace).items()
     }
     return Experiment(
         f"incast{count}",
