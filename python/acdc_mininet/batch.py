@@ -15,6 +15,7 @@ import ctypes
 import fcntl
 import ipaddress
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -164,11 +165,14 @@ class BatchSwitch(BatchNode, AcdcSwitch):
         with self.inside():
             self.ovs.restart_vswitchd(None)
 
-    def reload(self) -> None:
-        """The same, and the datapath is made again: its flows, and AC/DC's, are gone."""
+    def reload(self, sig: signal.Signals | None = None) -> None:
+        """The same, and the datapath is made again: its flows, and AC/DC's, are gone.  By a
+        signal only the userspace datapath loses them."""
         with self.inside():
-            self.ovs.stop_vswitchd(None, "--cleanup")
+            self.ovs.stop_vswitchd(sig, *([] if sig else ["--cleanup"]))
             self.ovs.start_vswitchd()
+            if self.ovs.datapath == "netdev":
+                self.ovs.enlarge_buffers()
 
 
 class BatchIntf(Intf):

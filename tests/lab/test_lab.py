@@ -242,6 +242,19 @@ def test_native(lab: Any) -> None:
     assert all(flow["goodput_mbps"] > 0 for flow in result["flows"] if flow["kind"] == "bulk")
 
 
+def test_native_restart(lab: Any) -> None:
+    """One of two hypervisors' ovs-vswitchd is killed, and forgets all."""
+    result = lab(
+        "dumbbell --native --userspace --acdc --flows 2 --seconds 5 --rate 100mbit --delay 0"
+        " --mark 30000 --rto-min 0 --reload 1 --reload-by kill"
+    )
+    assert counters(result)["flows_resumed"] == len(result["flows"]) == 3
+    assert counters(result)["policed_packets"] == counters(result)["feedback_bad"] == 0
+    assert all(flow["goodput_mbps"] > 0 for flow in result["flows"] if flow["kind"] == "bulk")
+    # At both ends; what was flooded until addresses were learnt may be asked for beside.
+    assert sum(flow["capable"] for flow in result["engine_flows"]) == 2 * len(result["flows"])
+
+
 def test_native_tells_what_the_kernel_lacks() -> None:
     done = subprocess.run(
         [LAB / "run", "dumbbell", "--native", "--stack", "no_such_stack"],

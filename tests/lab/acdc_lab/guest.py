@@ -219,6 +219,7 @@ class Run:
     ) -> list[tuple[Traffic, dict[str, Any]]]:
         options = self.options
         threads = [threading.Thread(target=self._progress, daemon=True)]
+        events: list[threading.Thread] = []
         if options.trace:
             threads.append(threading.Thread(target=self._trace, daemon=True))
         for when, event in (
@@ -229,7 +230,8 @@ class Run:
         ):
             if when:
                 args = (when, event)
-                threads.append(threading.Thread(target=self._at, args=args, daemon=True))
+                events.append(threading.Thread(target=self._at, args=args, daemon=True))
+        threads += events
         if options.acdc and self.plan.changes:
             threads.append(threading.Thread(target=self._change, daemon=True))
         for thread in threads:
@@ -248,6 +250,8 @@ class Run:
                 outputs.append((traffic, json.loads(text)))
             except json.JSONDecodeError:
                 outputs.append((traffic, {"connected": None, "error": "no output"}))
+        for thread in events:  # Natively a busy machine takes its time.
+            thread.join(60)
         return outputs
 
     def _sleep_to(self, seconds: float) -> None:
@@ -361,7 +365,7 @@ class Run:
                 pooled.setdefault(results.stem(traffic.name), []).extend(times)
                 if traffic.name == "probe":
                     rtt += times
-                    probes += requests
+                    probes += [[t + traffic.start, rtt_us] for t, rtt_us in requests]
             else:
                 for _, _, size, time_taken, _ in output.get("flows", []):
                     group = "short" if size < 100_000 else "long"

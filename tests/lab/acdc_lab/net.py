@@ -7,7 +7,9 @@ private one: the lab's kernel, or that of 'run --native'."""
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -236,8 +238,14 @@ class Network:
             switch.restart()
 
     def reload(self) -> None:
-        """Of one hypervisor's module: what its datapath knew is gone, the others' is not."""
-        self.mn[self.options.reload_of].reload()
+        """Of one hypervisor's module, or ovs-vswitchd: what its datapath knew is gone, the
+        others' is not."""
+        options = self.options
+        switch = self.mn[options.reload_of]
+        if options.reload_to:
+            to = Path(options.reload_to)
+            switch.ovs.programs = dataclasses.replace(switch.ovs.programs, vswitchd=to)
+        switch.reload(signal.SIGKILL if options.reload_by == "kill" else None)
 
     def break_spine(self) -> None:
         """It drops all that comes from the first leaf, and no device says so."""
