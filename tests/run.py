@@ -376,9 +376,9 @@ TIERS = [
 BY_NAME = {"qemu"}
 
 
-# Each takes one CPU, and no clock: run beside the tiers from packet to mininet, which mostly wait.
+# Each takes one CPU, and no clock: they run beside the tiers that mostly wait.
 BESIDE = {"law", "lab", "fuzz"}
-WAITING = {"packet", "config", "system", "observe", "fleet", "mininet"}
+WAITING = {"packet", "config", "system", "observe", "fleet", "mininet", "ovs", "packages"}
 
 
 # --- Main --------------------------------------------------------------------
