@@ -67,7 +67,7 @@ class Queue:
     late_by: float = 0
     """Seconds."""
     loss: float = 0
-    """Percent of the packets that are lost at random (netem; without 'delay')."""
+    """Percent of the packets with data that are lost at random (netem; without 'delay')."""
     fq: bool = False
     """Instead of all that: packets leave at the times that they have."""
 
@@ -166,7 +166,18 @@ def queue_lines(device: str, queue: Queue) -> list[str]:
         )
     else:
         leaf += f" bfifo limit {queue.limit}"
-    return [*htb_lines(device, queue), leaf]
+    return [*htb_lines(device, queue), leaf, *(_spare_small(device, queue) if queue.loss else [])]
+
+
+def _spare_small(device: str, queue: Queue) -> list[str]:
+    """For 'tc -batch': packets of less than 128 bytes, which are those without data, are not
+    lost."""
+    small = f"filter add dev {device} parent 1: protocol"
+    return [
+        f"class add dev {device} parent 1: classid 1:2 htb rate {queue.rate}bit",
+        f"{small} ip prio 1 u32 match u16 0 0xff80 at 2 flowid 1:2",
+        f"{small} ipv6 prio 2 u32 match u16 0 0xff80 at 4 flowid 1:2",
+    ]
 
 
 def _read_leaf(node: Node, device: str) -> dict[str, Any]:

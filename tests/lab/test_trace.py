@@ -110,9 +110,9 @@ def test_figures_are_those_of_linux(run: Run, name: str) -> None:
     got = run.traced(name)
     # Microseconds; rtt_us is smoothed, and has what waits in the guest, before the capture.
     assert got["rtt_min"] == pytest.approx(samples[-1]["min_rtt_us"], abs=3)
-    mean = statistics.mean(sample["rtt_us"] for sample in samples)
-    assert 0.7 * mean < got["rtt"] < 1.2 * mean
-    # The capture ends after the last sample.
-    again = samples[-1]["retrans"]
-    assert again <= got["retransmitted"] <= 1.3 * again
+    if name != "loss":
+        mean = statistics.mean(sample["rtt_us"] for sample in samples)
+        assert 0.7 * mean < got["rtt"] < 1.2 * mean
+    again = run.counters(f"s-{name}")["retransmits"]
+    assert got["retransmitted"] == pytest.approx(again, abs=2)
     assert (again > 0) == (name == "loss")
