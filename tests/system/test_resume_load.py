@@ -12,7 +12,7 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 import pytest
-from test_resume import B, Network, network_of
+from test_restart import B, Network, network_of
 
 from acdc_ovs.buffers import enlarge_buffers
 from acdc_testlib.long_connections import History, LongConnections
