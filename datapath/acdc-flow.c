@@ -259,6 +259,17 @@ acdc_flow_shows_loss(const struct acdc_ctx *ctx, struct acdc_flow *f,
     return f->dupacks == ACDC_DUPTHRESH && !in->reorders;
 }
 
+/* The law was told of a loss or a timeout: what remains in doubt is whether to take that
+ * back, if it changed anything. */
+static void
+cut_in_doubt(struct acdc_flow *f, struct acdc_flow_more *more)
+{
+    more->doubt_waits = ACDC_DOUBT_NONE;
+    if (!more->undo.wnd) {
+        acdc_doubt_end(f);
+    }
+}
+
 void
 acdc_flow_loss(struct acdc_ctx *ctx, struct acdc_flow *f,
                const struct acdc_facts *facts)
@@ -272,10 +283,7 @@ acdc_flow_loss(struct acdc_ctx *ctx, struct acdc_flow *f,
         ACDC_COUNT(ctx, CUTS_LOSS, 1);
     }
     ACDC_TRACE_LAW(loss, ctx, f);
-    more->doubt_waits = ACDC_DOUBT_NONE;
-    if (!more->undo.wnd) {
-        acdc_doubt_end(f);
-    }
+    cut_in_doubt(f, more);
 }
 
 void
@@ -290,10 +298,7 @@ acdc_flow_timeout(struct acdc_ctx *ctx, struct acdc_flow *f,
     in->reorders = false;
     e.undo = &more->undo;
     acdc_law_timeout(&in->law, &e);
-    more->doubt_waits = ACDC_DOUBT_NONE;
-    if (!more->undo.wnd) {
-        acdc_doubt_end(f);
-    }
+    cut_in_doubt(f, more);
     acdc_flow_time_next(f, facts->window);
     if (acdc_unlikely(facts->params->plb)) {
         acdc_flow_plb_suspend(ctx, f);

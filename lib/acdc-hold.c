@@ -150,10 +150,9 @@ acdc_hold_add(struct acdc_netdev *an, struct acdc_hold **hold,
 {
     struct acdc_wheel_item item = { p->host, rxq, p->len, ACDC_WHEEL_DATA };
     struct dp_packet *b = p->host;
+    bool due = acdc_wheel_is_due(p->release, (uint64_t) now * 1000);
     struct acdc_wheel *wheel;
     bool added;
-
-    bool due = acdc_wheel_is_due(p->release, (uint64_t) now * 1000);
 
     if (due && !p->piece) {
         return false;
