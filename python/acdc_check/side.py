@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import itertools
 import json
 import os
 import secrets
@@ -35,7 +36,8 @@ MTU = 1400
 """So that tunnels need not fragment."""
 SIZE = 1 << 18
 """Bytes that the connection carries each way."""
-COOKIE = "0xacdcc4ec"
+COOKIE = 0xACDCC4EC
+"""Of flows that mark: the upper half.  The lower half is the same number."""
 
 _SIOCETHTOOL = 0x8946
 _ETHTOOL_STXCSUM, _ETHTOOL_STSO, _ETHTOOL_SGSO = 0x17, 0x1F, 0x24
@@ -61,6 +63,10 @@ def _without_offloads(device: str) -> None:
 
 def _gone(pid: str) -> bool:
     return pid.isdigit() and not Path("/proc", pid).exists()
+
+
+def _cookie(pid: int) -> str:
+    return f"cookie={COOKIE << 32 | pid:#x}"
 
 
 class Side:
@@ -147,15 +153,18 @@ class Side:
         """What processes left behind that were killed."""
         assert self._database
         with self._database.change(wait=False) as change:
-            self._delete(
-                change,
-                [r for r in change.rows("Interface") if _gone(r.external_ids.get(KEY, ""))],
-                [
-                    r
-                    for r in change.rows("ACDC")
-                    if r.name.startswith(NAME) and _gone(r.name.removeprefix(NAME))
-                ],
-            )
+            interfaces = [r for r in change.rows("Interface") if _gone(r.external_ids.get(KEY, ""))]
+            tenants = [
+                r
+                for r in change.rows("ACDC")
+                if r.name.startswith(NAME) and _gone(r.name.removeprefix(NAME))
+            ]
+            pids = {int(r.external_ids[KEY]) for r in interfaces}
+            bridges = [r.name for r in change.rows("Bridge")] if pids else []
+            self._delete(change, interfaces, tenants)
+        for bridge, pid in itertools.product(bridges, pids):
+            with contextlib.suppress(OSError):
+                self._flows("del-flows", bridge, f"{_cookie(pid)}/-1")
 
     @staticmethod
     def _delete(change: Any, interfaces: list[Any], tenants: list[Any]) -> None:  # noqa: ANN401
@@ -173,8 +182,9 @@ class Side:
                 sock.close()
         self._raw = self._listener = None
         if self._database:
-            with contextlib.suppress(OSError, OvsError):
-                self._mark(False)
+            if self._marks:
+                with contextlib.suppress(OSError):
+                    self._flows("del-flows", self._bridge, f"{_cookie(os.getpid())}/-1")
             with contextlib.suppress(OSError, OvsError), self._database.change() as change:
                 interfaces = [r for r in change.rows("Interface") if r.name == self._port]
                 tenants = [r for r in change.rows("ACDC") if r.name == self._tenant]
@@ -228,22 +238,18 @@ class Side:
             row = change.get("Interface", self._port)
             change.set(row, **{"other_config:acdc-tenant": self._tenant})
         if mark:
-            self._mark(True)
+            self._mark()
 
-    def _mark(self, on: bool) -> None:
+    def _mark(self) -> None:
         """Has the bridge mark the port's data CE, behind AC/DC, as a congested switch does."""
-        ofctl = ("ovs-ofctl", "-OOpenFlow13")
-        target = f"unix:{self._rundir}/{self._bridge}.mgmt"
-        if on:
-            assert self._database
-            number = self._database.await_ofport(self._port)
-            match = f"cookie={COOKIE},priority=65535,in_port={number},tcp"
-            flow = f"{match},actions=set_field:3->ip_ecn,NORMAL"
-            _run(*ofctl, "add-flow", target, flow)
-            self._marks = True
-        elif self._marks:
-            _run(*ofctl, "del-flows", target, f"cookie={COOKIE}/-1")
-            self._marks = False
+        assert self._database
+        number = self._database.await_ofport(self._port)
+        match = f"{_cookie(os.getpid())},priority=65535,in_port={number},tcp"
+        self._flows("add-flow", self._bridge, f"{match},actions=set_field:3->ip_ecn,NORMAL")
+        self._marks = True
+
+    def _flows(self, command: str, bridge: str, flow: str) -> None:
+        _run("ovs-ofctl", "-OOpenFlow13", command, f"unix:{self._rundir}/{bridge}.mgmt", flow)
 
     def listen(self, address: str) -> int:
         """Returns the TCP port."""

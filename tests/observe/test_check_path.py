@@ -114,6 +114,10 @@ class Hypervisors:
             found.setdefault(row["check"], []).append((state, row["message"]))
         return found
 
+    def marking(self) -> list[int]:
+        """Flows of tests that mark, on each bridge."""
+        return [ovs.ofctl("dump-flows", "br0").count("0xacdcc4ec") for ovs in self.both]
+
     def left_behind(self) -> list[str]:
         """Of the test's: nothing, as soon as it has ended."""
         found = []
@@ -270,9 +274,22 @@ def ports(ovs: Ovs) -> list[Any]:
         return [row.name for row in change.rows("Port") if row.name.startswith("acdc")]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_killed(hypervisors: Hypervisors) -> None:
+    """All is undone by the other side, and here by the next run."""
+    process = subprocess.Popen(hypervisors.words("--mark"), stdout=subprocess.PIPE, text=True)
+    here, there = hypervisors.both
+    wait_for("flows that mark", lambda: hypervisors.marking() == [1, 1], 20)
+    process.kill()
+    process.communicate(timeout=60)
+    wait_for("the other side", lambda: not ports(there), 20)
+    assert ports(here)
+    assert hypervisors.marking()[0] == 1
+    assert wrong(hypervisors.check()) == {}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted(hypervisors: Hypervisors, number: signal.Signals) -> None:
-    """All is undone; after SIGKILL by the other side, and here by the next run."""
+    """All is undone."""
     hypervisors.network.change = lambda _segment: False
     process = subprocess.Popen(hypervisors.words(), stdout=subprocess.PIPE, text=True)
     here, there = hypervisors.both
@@ -281,11 +298,6 @@ def test_interrupted(hypervisors: Hypervisors, number: signal.Signals) -> None:
     process.send_signal(number)
     output, _ = process.communicate(timeout=60)
     wait_for("the other side", lambda: not ports(there), 20)
-    if number == signal.SIGKILL:
-        assert ports(here)
-        hypervisors.network.change = None
-        assert wrong(hypervisors.check()) == {}
-        return
     assert process.returncode == UNKNOWN
     assert output.startswith("ACDC UNKNOWN - path: interrupted")
 
@@ -341,11 +353,17 @@ def test_what_was_there_stays(hypervisors: Hypervisors) -> None:
 
 
 def test_two_at_once(hypervisors: Hypervisors) -> None:
-    """Each has ports and a tenant of its own."""
+    """Each has ports, a tenant and flows of its own, and leaves those of the other."""
     words = hypervisors.words("--json", "--mark")
-    both = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    for process in both:
-        output, _ = process.communicate(timeout=100)
+    first = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    wait_for("flows that mark", lambda: hypervisors.marking() == [1, 1])
+    first.send_signal(signal.SIGSTOP)
+    second = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=100, check=False)
+    still = hypervisors.marking()
+    first.send_signal(signal.SIGCONT)
+    outputs = first.communicate(timeout=100)[0], second.stdout
+    assert still == [1, 1]
+    for output in outputs:
         bad = [row for row in json.loads(output)["checks"] if row["state"] != "OK"]
         # These processes may be slow.
         assert [row for row in bad if "counter timeouts is" not in row["message"]] == []
