@@ -28,140 +28,19 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <linux/inet_diag.h>
-#include <linux/tcp.h>
 #include <math.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-#define CHUNK (1 << 20)
-/* A sink woken for every segment costs many times the CPU. */
-#define LOWAT (128 * 1024)
-#define STACK_SIZE (128 * 1024)
-
-/* What a client says first on each connection. */
-struct hello {
-    uint64_t request;           /* Bytes of each request, 0: sink to the end. */
-    uint64_t response;          /* Bytes of each answer, or beside the sink. */
-};
-
-struct options {
-    const char *to, *port, *cc, *sizes;
-    int64_t start;              /* ns */
-    double seconds, interval, rate;
-    uint64_t request, response, bytes, seed, parallel, parts;
-    bool both;
-};
-
-static struct options opt;
-static char buffer[CHUNK];      /* Sent from, never read. */
-
-static void fail(const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    fputs("traffic: ", stderr);
-    vfprintf(stderr, format, args);
-    fprintf(stderr, ": %s\n", strerror(errno));
-    va_end(args);
-    exit(1);
-}
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
-
-static double elapsed(int64_t t)
-{
-    return (t - opt.start) / 1e9;
-}
-
-static void sleep_until(int64_t t)
-{
-    struct timespec ts = { t / 1000000000LL, t % 1000000000LL };
-
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR) {
-        continue;
-    }
-}
-
-/* Uniform in [0, 1), splitmix64. */
-static double uniform(void)
-{
-    uint64_t z = opt.seed += 0x9e3779b97f4a7c15;
-
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return ((z ^ z >> 31) >> 11) / 9007199254740992.0;
-}
-
-static bool send_all(int fd, uint64_t n)
-{
-    while (n) {
-        ssize_t sent = send(fd, buffer, n < CHUNK ? n : CHUNK, MSG_NOSIGNAL);
-
-        if (sent < 0 && errno == EINTR) {
-            continue;
-        } else if (sent <= 0) {
-            return false;
-        }
-        n -= sent;
-    }
-    return true;
-}
-
-/* Takes 'n' bytes off the socket, without copying them. */
-static bool receive_all(int fd, uint64_t n)
-{
-    int lowat = n < LOWAT ? n : LOWAT;
-    int set = 1;
-
-    while (n) {
-        int want = n < (uint64_t) lowat ? n : (uint64_t) lowat;
-        struct pollfd pfd = { .fd = fd, .events = POLLIN };
-        ssize_t got;
-
-        if (want != set) {
-            setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &want, sizeof want);
-            set = want;
-        }
-        /* A blocking recv() takes what there is first, and is then woken only
-         * when as much as 'want' has come again: perhaps never. */
-        if (want > 1) {
-            poll(&pfd, 1, -1);
-        }
-        got = recv(fd, NULL, n < CHUNK ? n : CHUNK,
-                   MSG_TRUNC | (want > 1 ? MSG_DONTWAIT : 0));
-        if (got < 0 && (errno == EINTR || errno == EAGAIN)) {
-            continue;
-        } else if (got <= 0) {
-            return false;
-        }
-        n -= got;
-    }
-    if (set != 1) {
-        set = 1;
-        setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &set, sizeof set);
-    }
-    return true;
-}
+#include "traffic.h"
 
 /* Server. ----------------------------------------------------------------- */
 
@@ -198,22 +77,6 @@ static void *serve(void *arg)
     close(fd);
     return NULL;
 }
-
-static void set_cc(int fd)
-{
-    if (opt.cc && setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, opt.cc,
-                             strlen(opt.cc))) {
-        fail("congestion control %s", opt.cc);
-    }
-}
-
-static void set_nodelay(int fd)
-{
-    int one = 1;
-
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-}
-
 static void server(void)
 {
     struct sockaddr_in6 addr = { .sin6_family = AF_INET6,
@@ -246,47 +109,7 @@ static void server(void)
         }
     }
 }
-
 /* Clients. ---------------------------------------------------------------- */
-
-/* Connects and says 'h'.  Returns the socket, or -1 with errno set. */
-static int connect_to(const char *to, struct hello h)
-{
-    struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
-                              .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV };
-    struct addrinfo *ai;
-    int fd;
-
-    if (getaddrinfo(to, opt.port, &hints, &ai)) {
-        errno = EINVAL;
-        return -1;
-    }
-    fd = socket(ai->ai_family, SOCK_STREAM, 0);
-    set_cc(fd);
-    if (h.request && opt.parts == 1) {
-        set_nodelay(fd);        /* Bulk data may wait to fill segments. */
-    }
-    if (connect(fd, ai->ai_addr, ai->ai_addrlen)
-        || send(fd, &h, sizeof h, MSG_NOSIGNAL) != sizeof h) {
-        int error = errno;
-
-        close(fd);
-        fd = -1;
-        errno = error;
-    }
-    freeaddrinfo(ai);
-    return fd;
-}
-
-static struct tcp_info get_info(int fd)
-{
-    struct tcp_info info;
-    socklen_t len = sizeof info;
-
-    memset(&info, 0, sizeof info);
-    getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len);
-    return info;
-}
 
 /* alpha * 1024 of a DCTCP guest, else -1. */
 static int dctcp_alpha(int fd)
@@ -414,184 +237,6 @@ static void rpc(void)
            get_info(fd).tcpi_total_retrans);
 }
 
-/* Flow sizes: lines "BYTES CUMULATIVE_PROBABILITY", linear in between. */
-struct cdf {
-    double size[256], p[256];
-    int n;
-};
-
-static void read_cdf(struct cdf *cdf)
-{
-    FILE *file = fopen(opt.sizes, "r");
-    char line[128];
-
-    if (!file) {
-        fail("%s", opt.sizes);
-    }
-    while (fgets(line, sizeof line, file) && cdf->n < 256) {
-        if (line[0] != '#'
-            && sscanf(line, "%lf %lf", &cdf->size[cdf->n],
-                      &cdf->p[cdf->n]) == 2) {
-            cdf->n++;
-        }
-    }
-    fclose(file);
-    if (cdf->n < 2) {
-        errno = EINVAL;
-        fail("%s", opt.sizes);
-    }
-}
-
-static uint64_t draw(const struct cdf *cdf)
-{
-    double u = uniform();
-    int i = 1;
-
-    while (i < cdf->n - 1 && cdf->p[i] < u) {
-        i++;
-    }
-    double width = cdf->p[i] - cdf->p[i - 1];
-    double part = width > 0 ? (u - cdf->p[i - 1]) / width : 1;
-    double size = cdf->size[i - 1]
-                  + (part < 0 ? 0 : part) * (cdf->size[i] - cdf->size[i - 1]);
-
-    return size < 1 ? 1 : size;
-}
-
-struct flow {
-    const char *to;
-    uint64_t size;
-    int64_t begin, end;         /* ns, 'end' 0: not finished */
-    uint32_t retrans;
-};
-
-static void *run_flow(void *arg)
-{
-    struct flow *f = arg;
-    int fd = connect_to(f->to, (struct hello) { f->size, 1 });
-
-    if (fd >= 0) {
-        if (send_all(fd, f->size) && receive_all(fd, 1)) {
-            f->end = now_ns();
-        }
-        f->retrans = get_info(fd).tcpi_total_retrans;
-        close(fd);
-    }
-    return NULL;
-}
-
-#define MAX_HOSTS 256
-
-/* Splits --to. */
-static size_t read_hosts(char *hosts[MAX_HOSTS])
-{
-    char *list = strdup(opt.to);
-    size_t n = 0;
-
-    for (char *h = strtok(list, ","); h && n < MAX_HOSTS; h = strtok(NULL, ",")) {
-        hosts[n++] = h;
-    }
-    return n;
-}
-
-/* Waits for the threads, as long again as --seconds, and tells of the flows. */
-static void finish_flows(const struct flow *all, size_t n_flows,
-                         const pthread_t *threads, size_t n_threads)
-{
-    struct timespec limit;
-
-    clock_gettime(CLOCK_REALTIME, &limit);
-    limit.tv_sec += (time_t) ceil(opt.seconds);
-    for (size_t i = 0; i < n_threads; i++) {
-        pthread_timedjoin_np(threads[i], NULL, &limit);
-    }
-    printf("{\"flows\": [");
-    for (size_t i = 0; i < n_flows; i++) {
-        const struct flow *f = &all[i];
-
-        printf("%s\n[%.9f, \"%s\", %"PRIu64", ", i ? "," : "",
-               elapsed(f->begin), f->to, f->size);
-        if (f->end) {
-            printf("%.9f, ", (f->end - f->begin) / 1e9);
-        } else {
-            printf("null, ");
-        }
-        printf("%u]", f->retrans);
-    }
-    printf("],\n\"fields\": [\"t\", \"to\", \"size\", \"fct\", \"retrans\"]}\n");
-    fflush(stdout);
-    _exit(0);
-}
-
-/* Flows that arrive by a Poisson process, each to a host drawn at random. */
-static void flows(void)
-{
-    int64_t end = opt.start + (int64_t) (opt.seconds * 1e9);
-    size_t max = opt.rate * opt.seconds * 2 + 1000;
-    struct flow *all = calloc(max, sizeof *all);
-    pthread_t *threads = calloc(max, sizeof *threads);
-    struct cdf cdf = { .n = 0 };
-    char *hosts[MAX_HOSTS];
-    size_t n = 0, n_hosts = read_hosts(hosts);
-    pthread_attr_t attr;
-    int64_t t = opt.start;
-
-    read_cdf(&cdf);
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, STACK_SIZE);
-    for (; n < max; n++) {
-        t += (int64_t) (-log(1 - uniform()) / opt.rate * 1e9);
-        if (t >= end) {
-            break;
-        }
-        sleep_until(t);
-        all[n] = (struct flow) { .to = hosts[(size_t) (uniform() * n_hosts)],
-                                 .size = draw(&cdf), .begin = t };
-        if (pthread_create(&threads[n], &attr, run_flow, &all[n])) {
-            fail("thread");
-        }
-    }
-    finish_flows(all, n, threads, n);
-}
-
-static struct flow *transfers;
-static size_t n_transfers, next_transfer;
-
-static void *run_transfers(void *arg)
-{
-    size_t i;
-
-    while ((i = __atomic_fetch_add(&next_transfer, 1, __ATOMIC_RELAXED))
-           < n_transfers) {
-        transfers[i].begin = now_ns();
-        run_flow(&transfers[i]);
-    }
-    return arg;
-}
-
-/* --bytes to each host in turn, --parallel at a time. */
-static void transfer(void)
-{
-    pthread_t threads[MAX_HOSTS];
-    char *hosts[MAX_HOSTS];
-    size_t n_threads;
-
-    n_transfers = read_hosts(hosts);
-    transfers = calloc(n_transfers, sizeof *transfers);
-    for (size_t i = 0; i < n_transfers; i++) {
-        transfers[i] = (struct flow) { .to = hosts[i], .size = opt.bytes,
-                                       .begin = opt.start };
-    }
-    n_threads = opt.parallel < n_transfers ? opt.parallel : n_transfers;
-    sleep_until(opt.start);
-    for (size_t i = 0; i < n_threads; i++) {
-        if (pthread_create(&threads[i], NULL, run_transfers, NULL)) {
-            fail("thread");
-        }
-    }
-    finish_flows(transfers, n_transfers, threads, n_threads);
-}
-
 /* Takes 'size' bytes off each socket, as they come: a receiver that does not
  * read delays its ACKs. */
 static bool receive_each(const int *fds, size_t n, uint64_t size)
@@ -672,7 +317,8 @@ static void query(void)
     printf("], \"retrans\": %"PRIu64"}\n", retrans);
 }
 
-int main(int argc, char **argv)
+/* Fills in 'opt'.  False: there is no such option, and getopt_long() has said so. */
+static bool parse(int argc, char **argv)
 {
     static const struct option longs[] = {
         { "to", required_argument, NULL, 't' },
@@ -692,7 +338,6 @@ int main(int argc, char **argv)
         { "both", no_argument, NULL, 'B' },
         { NULL, 0, NULL, 0 },
     };
-    const char *mode = argc > 1 ? argv[1] : "";
     int c;
 
     opt = (struct options) { .port = "5001", .seconds = 1, .request = 1,
@@ -715,8 +360,18 @@ int main(int argc, char **argv)
         case 'w': opt.parts = strtoull(optarg, NULL, 10); break;
         case 'B': opt.both = true; break;
         case 'e': opt.seed = strtoull(optarg, NULL, 10); break;
-        default: return 2;
+        default: return false;
         }
+    }
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    const char *mode = argc > 1 ? argv[1] : "";
+
+    if (!parse(argc, argv)) {
+        return 2;
     }
     /* The kernel may be 50 us late by default: more than an RTT here. */
     prctl(PR_SET_TIMERSLACK, 1);
