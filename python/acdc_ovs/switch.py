@@ -192,7 +192,8 @@ class Ovs:
     def log(self) -> Path:
         return self.rundir / f"{self.programs.vswitchd.name}.log"
 
-    def log_tail(self, lines: int = 40, name: str = "ovs-vswitchd") -> str:
+    def log_tail(self, lines: int = 40, name: str = "") -> str:
+        name = name or self.programs.vswitchd.name
         texts = []
         for suffix in ("log", "stderr"):
             with contextlib.suppress(OSError):
@@ -200,8 +201,9 @@ class Ovs:
                 texts += text.splitlines()[-lines:]
         return "\n".join(texts)
 
-    def pid(self, name: str = "ovs-vswitchd") -> int:
-        return self._daemons[name].pid
+    def pid(self, name: str = "") -> int:
+        """Of ovs-vswitchd, or of the daemon of that name."""
+        return self._daemons[name or self.programs.vswitchd.name].pid
 
     # Commands.
 
