@@ -29,12 +29,15 @@ strip_forged(struct acdc_ctx *ctx, struct acdc_pkt *p)
     return acdc_pkt_strip(p, ctx->exid);
 }
 
-/* Whether what the guest sends again it sends since its timer expired. */
+/* Whether what the guest sends again it sends since its retransmission timer expired, not
+ * RACK's for what later segments may only have overtaken. */
 static inline bool
 is_by_timer(const struct acdc_ctx *ctx, const struct acdc_flow *f,
             const struct acdc_pkt *p)
 {
-    return !seq_after(p->seq, f->snd_una) && acdc_flow_is_overdue(ctx, f);
+    return !seq_after(p->seq, f->snd_una) && acdc_flow_is_overdue(ctx, f)
+           && (!f->dupacks
+               || acdc_flow_inactive_ms(f, ctx->now_ms) >= ACDC_RACK_MOST_MS);
 }
 
 /* Loss and timeout, inferred from data that the guest sends again.

@@ -21,6 +21,8 @@ enum {
     ACDC_IDLE_EVICT_MS = 60 * 1000, /* An established flow this idle goes when
                                      * the table is full. */
     ACDC_RTO_MIN_MS = 10,           /* The least RTO tuned for datacenters. */
+    ACDC_RACK_MOST_MS = 25,         /* RACK's wait (RFC 8985 section 6.2), where the
+                                     * clock ticks every 10 ms. */
     ACDC_RTO_FIRST_MS = 1000,       /* RFC 6298, before there is a sample. */
     ACDC_DUPTHRESH = 3,             /* RFC 5681. */
     ACDC_DUPTHRESH_LATE = 5,        /* After these, two windows of data delivered

@@ -207,6 +207,26 @@ test_timer(const struct how *how)
     sim_done(&s);
 }
 
+/* A SACK says that a segment behind the hole has arrived.  RACK waits some ticks for what
+ * that may only have overtaken; the retransmission timer is later. */
+static void
+test_rack(const struct how *how, unsigned int ms, unsigned int timeouts)
+{
+    struct start start;
+    struct sim s;
+
+    start = begin(&s, how);
+    ack(&s, &start, SEGMENTS - 2, NOTHING, 0, SEGMENTS - 1);
+    is_u64(sim_counter(&s, 0, ACDC_C_CUTS_LOSS), 0, "one segment beyond a hole");
+    s.now += ms * SIM_MS;
+    again(&s, &start, SEGMENTS - 2, false);
+    ack(&s, &start, SEGMENTS, NOTHING, 0, NOTHING);
+    is_u64(sim_counter(&s, 0, ACDC_C_TIMEOUTS), timeouts, "sent again after %u ms", ms);
+    is_u64(sim_counter(&s, 0, ACDC_C_CUTS_LOSS), !timeouts, "a loss");
+    is_cut(&s, &start, "lost");
+    sim_done(&s);
+}
+
 /* Marks and losses count all the same. */
 static void
 test_since(void)
@@ -289,6 +309,8 @@ main(void)
     for (i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         test_late(&ways[i]);
         test_timer(&ways[i]);
+        test_rack(&ways[i], 20, 0);
+        test_rack(&ways[i], 210, 1);
     }
     test_since();
     test_forged();
