@@ -14,7 +14,7 @@
  * heard until two windows of data after what was sent again last were delivered, it was
  * lost. */
 
-#include "acdc-private.h"
+#include "acdc-timing.h"
 
 struct acdc_flow_more *
 acdc_doubt_begin(struct acdc_flow *f, enum acdc_doubt kind)
@@ -51,6 +51,7 @@ acquit(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_more *more,
     if (more->tail_probed) {
         ACDC_COUNT(ctx, TAIL_SPURIOUS, 1);
         more->tail_delays += more->tail_alone && more->tail_delays < 3;
+        more->tail_prompt = 0;
     }
     if (acdc_law_undo(&in->law, facts)) {
         in->reorders |= filled;
@@ -88,7 +89,7 @@ acdc_doubt_settle(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (more->doubt_waits == ACDC_DOUBT_TIMER && (told->acked || told->loss)) {
         acdc_flow_timeout(ctx, f, facts);
     } else if (more->doubt_waits == ACDC_DOUBT_PROBE && told->acked && told->all
-               && ctx->now_us - more->tail_due >= facts->srtt_us) {
+               && acdc_timing_elapsed(ctx->now_us, more->tail_due) >= facts->srtt_us) {
         /* The probe, too, would have been counted by now. */
         convict(ctx, f, facts);
         more->doubt_left = 1;

@@ -326,8 +326,11 @@ struct acdc_flow_more {
     struct acdc_plb plb;
     /* acdc-tail.h. */
     uint32_t tail_end;          /* Sequence number after what is kept. */
-    uint32_t tail_due;          /* When that is asked for, microseconds. */
     uint32_t tail_una;          /* SND.UNA when that was last put off. */
+    uint32_t tail_due : 24;     /* When it is asked for, microseconds. */
+    uint32_t tail_prompt : 5;   /* So many tails in a row were acknowledged in time, up
+                                 * to ACDC_TAIL_PROMPT. */
+    uint32_t tail_late : 1;     /* The one that is kept was not. */
     uint32_t tail_kept : 1;     /* Something is kept, which nobody has acknowledged by
                                  * SACK. */
     uint32_t tail_delays : 2;   /* How often the other end already had what was the only

@@ -3,26 +3,36 @@
 #include "acdc-parse.h"
 #include "acdc-table.h"
 #include "acdc-tail.h"
+#include "acdc-timing.h"
 
 enum {
     ACDC_TAIL_MOST_US = 1000000,        /* A guest's own timer is not later. */
     ACDC_TAIL_EARLY_US = 8,     /* So much before its time a host may ask. */
+    ACDC_TAIL_PROMPT = 17,      /* Linux acknowledges 16 at once, then delays. */
 };
 
-/* How long to wait, or 0 for ever.  A single segment may wait for the other guest's
- * delayed ACK.  That is not measured: a probe would end it.  But each probe that was
- * of no use makes the next one later, past the 40 ms of Linux first, then past the
- * 200 ms of others, and the third is the last. */
+/* For a single segment, which the other guest's delayed ACK may be for (RFC 8985 section
+ * 7.2).  That is not measured: a probe would end it.  But each probe that was of no use
+ * makes the next one later, past the 40 ms of Linux first, then past the 200 ms of
+ * others, and the third is the last. */
+static const uint32_t delays_us[4] = { 0, 50000, 250000, ACDC_TAIL_MOST_US };
+
+static bool
+is_alone(const struct acdc_flow *f)
+{
+    return f->snd_nxt - f->snd_una <= f->mss;
+}
+
+/* How long to wait, or 0 for ever. */
 static uint32_t
 wait_us(const struct acdc_flow *f, const struct acdc_flow_more *more,
         const struct acdc_params *params)
 {
-    static const uint32_t delays[4] = { 0, 50000, 250000, ACDC_TAIL_MOST_US };
     uint32_t rtts = acdc_flow_in(f)->srtt_us8 / 4;      /* Two. */
     uint32_t us = params->tail_probe > rtts ? params->tail_probe : rtts;
 
-    if (f->snd_nxt - f->snd_una <= f->mss) {
-        us += delays[more->tail_delays];
+    if (is_alone(f)) {
+        us += delays_us[more->tail_delays];
     }
     return rtts && us < ACDC_TAIL_MOST_US ? us : 0;
 }
@@ -96,6 +106,19 @@ is_probed(const struct acdc_flow *f, const struct acdc_params *params)
            && acdc_flow_in(f)->peer_window;
 }
 
+/* What is kept needs no probe.  'last': all that was sent.  If it was the last, and is
+ * acknowledged in its time, the other guest seems not to delay ACKs. */
+static void
+note_done(const struct acdc_flow *f, struct acdc_flow_more *more, uint32_t last)
+{
+    if (more->tail_kept && more->tail_end == last && f->snd_una == last
+        && !more->tail_late && !more->tail_delays
+        && more->tail_prompt < ACDC_TAIL_PROMPT) {
+        more->tail_prompt++;
+    }
+    more->tail_kept = false;
+}
+
 void
 acdc_tail_keep(struct acdc_ctx *ctx, struct acdc_flow *f,
                const struct acdc_params *params, struct acdc_pkt *p,
@@ -126,10 +149,13 @@ acdc_tail_keep(struct acdc_ctx *ctx, struct acdc_flow *f,
         return;
     }
     p->keep_time = (uint16_t) units;
+    note_done(f, more, last);
     more->tail_end = end;
     more->tail_una = f->snd_una;
-    more->tail_due = (uint32_t) acdc_div64(leaves, 1000) + units * ACDC_KEEP_US;
+    more->tail_due = ((uint32_t) acdc_div64(leaves, 1000) + units * ACDC_KEEP_US)
+                     & 0xffffff;
     more->tail_kept = true;
+    more->tail_late = false;
 }
 
 uint32_t
@@ -168,7 +194,8 @@ probe(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_more *more,
 
     ACDC_COUNT(ctx, TAIL_PROBES, 1);
     more->tail_kept = false;
-    more->tail_due = ctx->now_us;
+    more->tail_due = ctx->now_us & 0xffffff;
+    more->tail_delays |= more->tail_late;
     in->tx_beyond += p->payload;
     f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;
     if (!acdc_doubt_is_timer(f) && !(f->flags & ACDC_F_FIN_GUEST)) {
@@ -177,13 +204,32 @@ probe(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_more *more,
         acdc_doubt_begin(f, p->payload < ACDC_LOST_UNIT ? ACDC_DOUBT_NONE
                                                         : ACDC_DOUBT_PROBE);
         more->tail_probed = true;
-        more->tail_alone = f->snd_nxt - f->snd_una <= f->mss;
+        more->tail_alone = is_alone(f);
     }
     acdc_doubt_note_again(f, p->payload);
     if (!acdc_law_is_held(&in->law)) {
         acdc_flow_time_next(f, f->snd_nxt - f->snd_una);
         more->doubt_left = 1;
     }
+}
+
+/* Whether ACKs came since it was kept, or a single segment may wait for a delayed one,
+ * as nobody knows yet: how much longer to wait, or 0. */
+static uint32_t
+put_off_us(const struct acdc_flow *f, struct acdc_flow_more *more,
+           const struct acdc_params *params)
+{
+    if (f->snd_una != more->tail_una) {
+        more->tail_una = f->snd_una;
+        return wait_us(f, more, params);
+    }
+    if (is_alone(f) && !more->tail_delays && !more->tail_late
+        && more->tail_prompt < ACDC_TAIL_PROMPT) {
+        more->tail_late = true;
+        more->tail_prompt = 0;
+        return delays_us[1];
+    }
+    return 0;
 }
 
 /* What becomes of a kept packet of 'f', whose lock is held. */
@@ -195,22 +241,21 @@ decide(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     uint32_t wait;
 
     if (!more || !more->tail_kept || more->tail_end != acdc_pkt_end(p)
-        || (int32_t) (more->tail_due - ctx->now_us) > ACDC_TAIL_EARLY_US) {
+        || acdc_timing_elapsed(more->tail_due, ctx->now_us) > ACDC_TAIL_EARLY_US) {
         return;                 /* There is a newer one. */
     }
     /* With another policy it would have another mark. */
     params = acdc_policy_params(ctx->policy, f->rule);
     if (!acdc_flow_has_policy(f, ctx->policy) || !is_probed(f, params)
+        || !wait_us(f, more, params)
         || !seq_after(more->tail_end, f->snd_una)
         || seq_after(more->tail_end, f->snd_nxt)) {
-        more->tail_kept = false;
+        note_done(f, more, f->snd_nxt);
         return;
     }
-    wait = wait_us(f, more, params);
-    if (wait && f->snd_una != more->tail_una) {
-        /* ACKs came: from now on. */
-        more->tail_una = f->snd_una;
-        more->tail_due = ctx->now_us + wait;
+    wait = put_off_us(f, more, params);
+    if (wait) {
+        more->tail_due = (ctx->now_us + wait) & 0xffffff;
         p->release = ctx->now + (uint64_t) wait * 1000;
         p->verdict = ACDC_HOLD;
         return;
