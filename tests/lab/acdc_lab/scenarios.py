@@ -254,6 +254,20 @@ def shallow(options: Options) -> Plan:
 
 
 @scenario
+def manytoone(options: Options) -> Plan:
+    """N senders send 2 MB in all to one at once; Jouet: --rate 100mbit --buffer 85000 (default
+    16)"""
+    plan = incast(options)
+    senders = [host.name for host in plan.hosts if host.name.startswith("s") and host.name != "sp"]
+    args = ["--bytes", str(2_000_000 // len(senders)), "--parallel", "1"]
+    plan.traffic = [
+        probe("sp", "r1"),
+        *(Traffic(f"t{name}", "transfer", name, ["r1"], 0.01, args=args) for name in senders),
+    ]
+    return plan
+
+
+@scenario
 def tails(options: Options) -> Plan:
     """10 KB requests, --loss percent of the packets are lost on their way (default 8 pairs)"""
     count = options.flows or 8
