@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* What differs between the versions of Open vSwitch: here, and in no other
- * file. */
+ * file.  "build-aux/ovs-tree lines" reads "since". */
 
 #ifndef ACDC_COMPAT_H
 #define ACDC_COMPAT_H 1
@@ -12,7 +12,7 @@
 
 /* Version 4.0 has one word for each state of a checksum, and batches that
  * grow. */
-#ifdef DP_PACKET_OL_L4_PROTO_MASK
+#ifdef DP_PACKET_OL_L4_PROTO_MASK /* since 4.0 */
 
 #include "dpif-netdev-dpcls.h"
 #include "dpif-netdev-flow.h"
@@ -100,7 +100,7 @@ acdc_packet_batch_is_full(const struct dp_packet_batch *batch)
 
 /* Version 3.2 began to tell complete checksums that the sender vouches for
  * ("good") from partial ones, and has this macro since. */
-#ifdef DP_PACKET_OL_TX_ANY_CKSUM
+#ifdef DP_PACKET_OL_TX_ANY_CKSUM /* since 3.2 */
 
 /* Whether the TCP checksum is made when the packet leaves.  Until then its
  * field holds the sum of the pseudo header, or nothing that counts.
