@@ -12,9 +12,10 @@ import copy
 import getpass
 import json
 import os
+import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from ovs.db import error as db_error
@@ -28,6 +29,10 @@ from .policy import matches, plain, target
 from .transport import Failure, call
 
 HISTORY = 20
+RULES = 256  # As in the schema.
+# What is not set by COLUMN=VALUE.
+NOT_SET = ("name", "rules", "bind", "bind_logical", "priority", "match", "_uuid")
+SELECTORS = "; selectors are those of acdc-fleetctl bind and unbind"
 HOST_COLUMNS = ["written", "applied", "problems", "agent"]
 
 Policy = dict[str, dict[str, Any]]
@@ -62,10 +67,24 @@ class Centre:
         helper = SchemaHelper(schema_json=schema)
         helper.register_all()
         self.idl = Idl(remote, helper, leader_only=False)
-        self.wait(self.idl.has_ever_connected, f"{remote} does not answer")
+        try:
+            self.wait(self.idl.has_ever_connected, f"{remote} does not answer")
+        except TimeoutError as late:
+            raise Failure(self._alone() or str(late)) from None
 
     def close(self) -> None:
         self.idl.close()
+
+    def _alone(self) -> str:
+        """What is wrong if the server has lost the cluster: the IDL shows nothing of it then."""
+        select = {"op": "select", "table": "Database", "where": [["name", "==", DATABASE]]}
+        (reply,) = call(self.remote, "transact", "_Server", select)
+        if all(row["connected"] for row in reply["rows"]):
+            return ""
+        return (
+            f"{self.remote} has lost the cluster: nothing can be read or changed before two of"
+            " three servers run"
+        )
 
     def wait(
         self, done: Callable[[], Any], problem: str, timeout: float = 0, txn: Any = None
@@ -132,38 +151,66 @@ class Centre:
 
     # Values.
 
-    def value(self, table: str, text: str) -> tuple[str, Any]:
-        """COLUMN=VALUE or COLUMN:KEY=VALUE, checked against the schema."""
-        name, eq, value = text.partition("=")
-        column, _, key = name.partition(":")
+    def column(self, table: str, name: str, more: Collection[str] = ()) -> Any:  # noqa: ANN401
+        """The column that COLUMN or COLUMN:KEY names."""
+        column, colon, key = name.partition(":")
         columns = {
             name: column
             for name, column in self.idl.tables[table].columns.items()
-            if name not in ("name", "rules", "bind", "bind_logical", "_uuid")
+            if name not in NOT_SET or name in more
         }
-        if column not in columns or not eq:
+        if column not in columns:
             allowed = " ".join(sorted(columns))
-            what = "it is not COLUMN=VALUE" if not eq else f"there is no column {column}"
-            raise Failure(f"{text}: {what}; allowed are: {allowed} (other_config with :KEY)")
-        kind = columns[column].type
+            raise Failure(
+                f"{name}: there is no column {column}; allowed are: {allowed}"
+                f" (other_config with :KEY){SELECTORS if column in ('bind', 'bind_logical') else ''}"
+            )
+        if colon and (columns[column].type.value is None or not key):
+            raise Failure(f"{name}: only other_config has keys, as in other_config:KEY")
+        return columns[column]
+
+    def value(self, table: str, text: str) -> tuple[str, Any]:
+        """COLUMN=VALUE or COLUMN:KEY=VALUE, checked against the schema."""
+        name, eq, value = text.partition("=")
+        kind = self.column(table, name).type
+        if not eq:
+            raise Failure(f"{text}: it is not COLUMN=VALUE, as in {name}=...")
         if kind.value is not None:
-            if not key:
-                raise Failure(f"{text}: {column} needs a key, {column}:KEY=VALUE")
+            if ":" not in name:
+                raise Failure(f"{text}: {name} needs a key, {name}:KEY=VALUE")
             return name, value
         try:
             atom = _atom(kind.key.type, value)
-            Datum.from_python(kind, atom if kind.n_min else [atom], lambda row: row)
-        except (ValueError, db_error.Error):
-            raise Failure(
-                f'{name}: "{value}" is not allowed; allowed {_allowed(kind.key)}'
-            ) from None
+        except ValueError:
+            atom = value
+        self.check(table, name, atom if kind.n_min else [atom], value)
         return name, atom
+
+    def check(self, table: str, column: str, value: Any, text: str = "") -> None:  # noqa: ANN401
+        """Whether the schema allows 'value'.  A row of the IDL ignores what it does not."""
+        kind = self.idl.tables[table].columns[column].type
+        try:
+            Datum.from_python(kind, value, lambda row: row)
+        except (ValueError, OverflowError, TypeError, db_error.Error):
+            raise Failure(
+                f'{column}: "{text or value}" is not allowed; allowed {_allowed(kind.key)}'
+            ) from None
+
+    def _check(self, policy: Policy) -> None:
+        for name, values in policy.items():
+            self.check("Tenant", "name", name)
+            for rule in values["rules"]:
+                self.check("Rule", "priority", rule["priority"])
+            if len(values["rules"]) > RULES:
+                raise Failure(f"tenant {name}: {len(values['rules'])} rules; allowed are {RULES}")
 
     # Writing.
 
     def commit(self, fill: Callable[[Transaction], None]) -> None:
-        """A transaction that 'fill' makes, again while others get in between."""
-        for _ in range(20):
+        """A transaction that 'fill' makes, again while others get in between or the cluster has
+        no leader."""
+        deadline = time.monotonic() + self.timeout
+        while time.monotonic() < deadline:
             self.idl.run()
             transaction = Transaction(self.idl)
             try:
@@ -179,17 +226,26 @@ class Centre:
                     got[0] = transaction.commit()
                     return got[0] != Transaction.INCOMPLETE
 
-                self.wait(done, "the transaction is not done", txn=transaction)
+                try:
+                    self.wait(done, "", txn=transaction)
+                except TimeoutError:
+                    raise Failure(
+                        f"{self.remote} has not answered within {self.timeout:g} s, and it is not"
+                        " known whether the change is made: see acdc-fleetctl log and status"
+                    ) from None
                 status = got[0]
             if status in (Transaction.SUCCESS, Transaction.UNCHANGED):
                 return
             text = transaction.get_error() or ""
             if status != Transaction.TRY_AGAIN and "index on column" not in text:
-                raise Failure(_details(text) or Transaction.status_to_string(status))
-            # Another operator was faster; what he changed arrives.
+                raise Failure(_reason(text) or Transaction.status_to_string(status))
+            # Another operator was faster, and what was changed arrives; or a leader is elected.
             self.wait(lambda: True, "")
             time.sleep(0.05)
-        raise Failure("others change the policy all the time; try again")
+        raise Failure(
+            self._alone()
+            or f"others change the policy all the time, for {self.timeout:g} s; try again"
+        )
 
     def set_policy(
         self,
@@ -212,6 +268,7 @@ class Centre:
             before = policy_of(current)
             after = copy.deepcopy(before)
             edit(after)
+            self._check(after)
             number = int(current.number) if current is not None else 0
             result[:] = [before, after, number]
             if after == before and current is not None:
@@ -261,42 +318,57 @@ class Centre:
         row.rules = rules
         return row
 
-    def init(self, connections: list[str], relays: list[str]) -> None:
-        """The rows that a new database needs.  In one that has them, only adds connections."""
+    def init(self, connections: list[str], relays: list[str], gone: list[str]) -> None:
+        """The rows that a new database needs.  In one that has them, only changes listeners."""
 
         def fill(transaction: Transaction) -> None:
-            fleet = next(iter(self.rows("Fleet")), None)
-            if fleet is None:
-                fleet = transaction.insert(self.idl.tables["Fleet"])
-                fleet.id = str(uuid.uuid4())
-                revision = self._revision(transaction, 1, "init", [])
-                fleet.current, fleet.history = [revision], [revision]
-                permission = transaction.insert(self.idl.tables["RBAC_Permission"])
-                permission.table, permission.authorization = "Host", ["name"]
-                permission.insert_delete, permission.update = True, HOST_COLUMNS
-                role = transaction.insert(self.idl.tables["RBAC_Role"])
-                role.name, role.permissions = ROLE, {"Host": permission}
-            there = {row.target for row in self.rows("Connection")}
+            fleet = next(iter(self.rows("Fleet")), None) or self._first(transaction)
+            there = {row.target: row for row in self.rows("Connection")}
+            for address in gone:
+                if address not in there:
+                    known = ", ".join(sorted(there)) or "none"
+                    raise Failure(f"there is no listener {address}; there are: {known}")
+                row = there.pop(address)
+                for column in ("connections", "relays"):
+                    setattr(fleet, column, [r for r in getattr(fleet, column) if r != row])
             for column, targets, columns in (
                 ("connections", connections, {"role": ROLE}),
                 ("relays", relays, {"read_only": True}),
             ):
-                for address in targets:
+                for address in sorted(set(targets)):
+                    if address in there and there[address] not in getattr(fleet, column):
+                        raise Failure(f"{address} is there, for the other purpose: --remove it")
                     if address not in there:
                         row = transaction.insert(self.idl.tables["Connection"])
                         row.target, row.inactivity_probe = address, 60000
                         for name, value in columns.items():
                             setattr(row, name, value)
-                        fleet.addvalue(column, row)
+                        setattr(fleet, column, [*getattr(fleet, column), row])
 
         self.commit(fill)
 
+    def _first(self, transaction: Transaction) -> Any:  # noqa: ANN401
+        fleet = transaction.insert(self.idl.tables["Fleet"])
+        fleet.id, fleet.connections, fleet.relays = str(uuid.uuid4()), [], []
+        revision = self._revision(transaction, 1, "init", [])
+        fleet.current, fleet.history = [revision], [revision]
+        permission = transaction.insert(self.idl.tables["RBAC_Permission"])
+        permission.table, permission.authorization = "Host", ["name"]
+        permission.insert_delete, permission.update = True, HOST_COLUMNS
+        role = transaction.insert(self.idl.tables["RBAC_Role"])
+        role.name, role.permissions = ROLE, {"Host": permission}
+        return fleet
 
-def _details(text: str) -> str:
+
+def _reason(text: str) -> str:
+    """Why a transaction was not done."""
     try:
-        return str(json.loads(text)["details"])
+        details = str(json.loads(text)["details"])
     except (ValueError, KeyError):
-        return text
+        details = text
+    if "RBAC" in details or "read only" in details.replace("-", " "):
+        details = f"{details.rstrip('.')}; changes are made on a server, over its socket"
+    return details
 
 
 def _atom(kind: Any, text: str) -> Any:  # noqa: ANN401
@@ -320,4 +392,8 @@ def _allowed(base: Any) -> str:  # noqa: ANN401
     if base.min is not None or base.max is not None:
         kind = "an integer" if base.type == IntegerType else "a number"
         return f"is {kind} from {base.min} to {base.max}"
+    if base.min_length and base.max_length == sys.maxsize:
+        return "is a string that is not empty"
+    if base.max_length != sys.maxsize:
+        return f"is a string of {base.min_length} to {base.max_length} characters"
     return f"is a {base.type.to_string()}"

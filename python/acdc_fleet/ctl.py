@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Policy for a fleet of hypervisors.
-
-Every change of tenants makes a revision, which hosts have as a whole or not at all.
-"""
+"""What acdc-fleetctl does."""
 
 from __future__ import annotations
 
@@ -15,21 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 from . import output, rollout
+from .arguments import DEFAULT_DB, parse
 from .centre import Centre, Policy, policy_of
 from .transport import Failure, use_keys
 
-EPILOG = """options of the commands that change the policy:
-  --dry-run           say what would change, and change nothing
-  --wait WHAT         until hosts' databases have it (database), or it is in force (hosts)
-  --timeout S         for hosts
-  --staged            first to the groups that have a stage, in order
-  --soak S            without problems before the next stage
-  --max-problems N    more new problems stop a roll-out
-  --message TEXT      for the log
-
-exit status: 0 done; 1 an error, nothing was changed; 2 wrong usage;
-3 hosts report problems, or a roll-out has stopped; 4 hosts have not acknowledged in time"""
-DEFAULT_DB = "unix:/var/run/acdc-fleet/db.sock"
+Problems = dict[str, list[str]]
 
 
 class Command:
@@ -38,6 +25,8 @@ class Command:
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
         self.centre = Centre(args.db, args.connect_timeout)
+        self.made: dict[str, Any] = {}
+        """What is to be printed of a revision that was made."""
 
     def show(self, data: Any, text: str) -> None:  # noqa: ANN401
         shown = json.dumps(data, indent=1, sort_keys=True) if self.args.json else text
@@ -50,59 +39,86 @@ class Command:
 
     # The policy.
 
-    def change(self, edit: Callable[[Policy], None], comment: str) -> int:
+    def change(self, edit: Callable[[Policy], None], comment: str, like: str = "") -> int:
         """Makes the revision, says what it is, and waits as long as was asked for."""
         args, centre = self.args, self.centre
+        stages = rollout.stages(centre) if args.staged else []
+        if args.staged:
+            rollout.check(centre, stages)
         before, after, number = centre.set_policy(
             edit, args.message or comment, args.staged, args.dry_run
         )
         lines = list(output.diff(before, after))
         hosts = centre.hosts()
         done = "would be" if args.dry_run else "is"
-        summary = f"revision {number} {done} for {len(hosts)} hosts"
+        summary = f"revision {number} {done} for {len(hosts)} hosts{like}"
         if not lines:
             summary = f"nothing changes: revision {number}"
         elif args.staged:
-            names = [" ".join(row.name for row in groups) for groups in rollout.stages(centre)]
+            names = [" ".join(row.name for row in groups) for groups in stages]
             summary += f", in stages: {', '.join([*names, 'all'])}"
         self.tell("\n".join([*lines, summary]))
         data = {"revision": number, "dry_run": args.dry_run, "diff": lines, "hosts": len(hosts)}
+        data |= output.changes(before, after)
         status = 0
+        new: Problems = {}
         if lines and not args.dry_run:
-            status = self.follow(number)
+            self.made = data
+            status, new = self.follow(number)
         if args.json:
-            self.show(data | {"exit_status": status}, "")
+            self.show(data | {"exit_status": status, "problems": new}, "")
         return status
 
-    def follow(self, number: int) -> int:
+    def follow(self, number: int) -> tuple[int, Problems]:
+        """Waits for hosts.  Returns the exit status and the new problems."""
         args, centre = self.args, self.centre
         if args.staged:
             return self.roll_out()
         if args.wait == "none":
-            return 0
+            return 0, {}
         before = rollout.problems(centre)
         column = "applied" if args.wait == "hosts" else "written"
         rollout.wait(centre, centre.hosts, number, column, args.timeout)
-        new = rollout.problems(centre) - before
-        self.tell(f"revision {number} is on all {len(centre.hosts())} hosts")
-        for name, problem in sorted(new):
-            self.tell(f"problem: host {name}: {problem}")
-        return 3 if new else 0
+        return self.done(number, before)
 
-    def roll_out(self) -> int:
+    def roll_out(self) -> tuple[int, Problems]:
         args = self.args
-        number = rollout.run(self.centre, args.timeout, args.soak, args.max_problems, self.tell)
-        self.tell(f"revision {number} is on all {len(self.centre.hosts())} hosts")
-        return 0
+        number, before = rollout.run(
+            self.centre, args.timeout, args.soak, args.max_problems, self.tell
+        )
+        return self.done(number, before)
+
+    def done(self, number: int, before: set[tuple[str, str]]) -> tuple[int, Problems]:
+        new = sorted(rollout.problems(self.centre) - before)
+        self.tell("\n".join([
+            f"revision {number} is on all {len(self.centre.hosts())} hosts", *output.problems(new),
+        ]))  # fmt: skip
+        return 3 if new else 0, output.by_host(new)
 
     def init(self) -> int:
-        self.centre.init(self.args.listen, self.args.relay)
-        self.show({"fleet": self.centre.fleet.id}, f"fleet {self.centre.fleet.id}")
+        args, centre = self.args, self.centre
+        centre.init(args.listen, args.relay, args.remove)
+        data = {"fleet": centre.fleet.id}
+        lines = [f"fleet {centre.fleet.id}"]
+        for name, column in (("listen", "connections"), ("relay", "relays")):
+            data[name] = sorted(row.target for row in getattr(centre.fleet, column))
+            lines += [f"{name} {target}" for target in data[name]]
+        self.show(data, "\n".join(lines))
         return 0
+
+    def settings(self, table: str) -> dict[str, Any]:
+        """Of COLUMN=VALUE and COLUMN:KEY=VALUE."""
+        values: dict[str, Any] = {}
+        for text in self.args.settings:
+            name, value = self.centre.value(table, text)
+            if name in values:
+                raise Failure(f"{text}: {name} is there twice")
+            values[name] = value
+        return values
 
     def tenant_set(self) -> int:
         name = self.args.name
-        values = dict(self.centre.value("Tenant", text) for text in self.args.settings)
+        values = self.settings("Tenant")
 
         def edit(policy: Policy) -> None:
             _apply(policy.setdefault(name, {"rules": []}), values)
@@ -111,20 +127,17 @@ class Command:
 
     def tenant_unset(self) -> int:
         name, columns = self.args.name, self.args.columns
+        for column in columns:
+            self.centre.column("Tenant", column, ("bind", "bind_logical"))
 
         def edit(policy: Policy) -> None:
             values = _tenant(policy, name)
             for column in columns:
                 head, _, key = column.partition(":")
-                if key and key in values.get(head, {}):
-                    del values[head][key]
-                    if not values[head]:
-                        del values[head]
-                elif not key and head in values and head != "rules":
-                    del values[head]
-                else:
-                    has = " ".join(sorted(values.keys() - {"rules"})) or "none"
-                    raise Failure(f"tenant {name}: {column} is not set; set are: {has}")
+                if key:
+                    values.get(head, {}).pop(key, None)
+                if not key or not values.get(head):
+                    values.pop(head, None)
 
         return self.change(edit, f"tenant unset {name} {' '.join(columns)}")
 
@@ -132,8 +145,9 @@ class Command:
         name = self.args.name
 
         def edit(policy: Policy) -> None:
-            _tenant(policy, name)
-            del policy[name]
+            if not self.args.if_exists:
+                _tenant(policy, name)
+            policy.pop(name, None)
 
         return self.change(edit, f"tenant del {name}")
 
@@ -147,7 +161,7 @@ class Command:
 
     def rule_add(self) -> int:
         args = self.args
-        values = dict(self.centre.value("Rule", text) for text in args.settings)
+        values = self.settings("Rule")
         rule: dict[str, Any] = {"priority": args.priority}
         if args.match:
             rule["match"] = args.match
@@ -166,8 +180,12 @@ class Command:
         def edit(policy: Policy) -> None:
             rules = _tenant(policy, args.name)["rules"]
             left = [rule for rule in rules if not _same_rule(rule, args)]
-            if len(left) == len(rules):
-                raise Failure(f'tenant {args.name} has no rule {args.priority} "{args.match}"')
+            if len(left) == len(rules) and not args.if_exists:
+                known = ", ".join(f'{r["priority"]} "{r.get("match", "")}"' for r in rules)
+                raise Failure(
+                    f'tenant {args.name} has no rule {args.priority} "{args.match}"; there are:'
+                    f" {known or 'none'}"
+                )
             rules[:] = left
 
         return self.change(edit, f"rule del {args.name} {args.priority} {args.match}")
@@ -185,18 +203,19 @@ class Command:
             has = values.get(column, [])
             has = [has] if isinstance(has, str) else has
             new = set(has) | set(args.selectors) if add else set(has) - set(args.selectors)
-            if not add and len(new) + len(args.selectors) > len(has):
-                known = " ".join(has) or "none"
+            missing = sorted(set(args.selectors) - set(has))
+            if missing and not add and not args.if_exists:
+                kind = "logical selector" if args.logical else "selector"
                 raise Failure(
-                    f"tenant {args.name}: not all of these are selectors; there are: {known}"
+                    f"tenant {args.name} has no {kind} {', '.join(missing)}; there are:"
+                    f" {', '.join(has) or 'none'}"
                 )
             values.pop(column, None)
             if new:
                 values[column] = sorted(new)
 
-        return self.change(
-            edit, f"{'' if add else 'un'}bind {args.name} {' '.join(args.selectors)}"
-        )
+        words = [args.name, *args.selectors, *(["--logical"] if args.logical else [])]
+        return self.change(edit, f"{'' if add else 'un'}bind {' '.join(words)}")
 
     def unbind(self) -> int:
         return self.bind(add=False)
@@ -216,7 +235,7 @@ class Command:
             policy.clear()
             policy.update(old)
 
-        return self.change(edit, f"rollback to revision {number}")
+        return self.change(edit, f"rollback to revision {number}", f", like revision {number}")
 
     # Looking.
 
@@ -232,8 +251,10 @@ class Command:
             b = centre.current
             older = [r for r in centre.rows("Revision") if b is not None and r.number < b.number]
             a = max(older, key=lambda r: int(r.number), default=None)
-        lines = list(output.diff(policy_of(a), policy_of(b)))
-        self.show(lines, "\n".join(lines))
+        before, after = policy_of(a), policy_of(b)
+        lines = list(output.diff(before, after))
+        data = {"from": getattr(a, "number", None), "to": getattr(b, "number", None)}
+        self.show(data | {"diff": lines} | output.changes(before, after), "\n".join(lines))
         return 0
 
     def log(self) -> int:
@@ -255,7 +276,8 @@ class Command:
         centre = self.centre
         hosts = centre.hosts()
         behind = [host for host in hosts if host.applied != centre.wanted(host)]
-        bad = [host for host in hosts if host.problems]
+        problems = sorted(rollout.problems(centre))
+        bad = output.by_host(problems)
         data = {
             "fleet": centre.fleet.id,
             "current": getattr(centre.current, "number", None),
@@ -264,7 +286,7 @@ class Command:
             "stopped": next(iter(centre.fleet.stopped), None),
             "hosts": len(hosts),
             "behind": [host.name for host in behind],
-            "problems": {host.name: sorted(host.problems) for host in bad},
+            "problems": bad,
         }
         lines = [f"revision {data['current']}"]
         if centre.staged is not None:
@@ -277,7 +299,7 @@ class Command:
             f"{len(hosts)} hosts, {len(behind)} without their revision, {len(bad)} with problems"
         )
         lines += [f"behind: {name}" for name in data["behind"]]
-        lines += [f"problem: host {h.name}: {p}" for h in bad for p in sorted(h.problems)]
+        lines += output.problems(problems)
         self.show(data, "\n".join(lines))
         return 3 if bad or data["stopped"] else 0
 
@@ -305,16 +327,32 @@ class Command:
             row.labels = {k: v for k, v in (row.labels | labels).items() if v}
 
         self.centre.commit(fill)
+        self.show(
+            {"name": row.name, "labels": row.labels},
+            f"host {row.name}: {output.text(row.labels) or 'no labels'}",
+        )
+        return 0
+
+    def delete(self, table: str) -> int:
+        name = self.args.name
+        if self.args.if_exists and name not in {row.name for row in self.centre.rows(table)}:
+            self.show({"deleted": None}, "")
+            return 0
+        row = self.centre.find(table, name)
+        self.centre.commit(lambda _: row.delete())
+        self.show({"deleted": name}, "")
         return 0
 
     def host_del(self) -> int:
-        row = self.centre.find("Host", self.args.name)
-        self.centre.commit(lambda _: row.delete())
-        return 0
+        return self.delete("Host")
+
+    def group_del(self) -> int:
+        return self.delete("Group")
 
     def group_set(self) -> int:
         args, centre = self.args, self.centre
         labels = _labels(args.labels)
+        centre.check("Group", "name", args.name)
 
         def fill(transaction: Any) -> None:  # noqa: ANN401
             rows = [row for row in centre.rows("Group") if row.name == args.name]
@@ -324,15 +362,10 @@ class Command:
             if labels:
                 row.labels = labels
             if args.stage is not None:
-                row.stage = [args.stage]
+                row.stage = [args.stage] if args.stage else []
 
         centre.commit(fill)
-        return 0
-
-    def group_del(self) -> int:
-        row = self.centre.find("Group", self.args.name)
-        self.centre.commit(lambda _: row.delete())
-        return 0
+        return self.group_list()
 
     def group_list(self) -> int:
         rows = sorted(self.centre.rows("Group"), key=lambda row: (row.stage or [1001], row.name))
@@ -345,10 +378,22 @@ class Command:
         return 0
 
     def rollout_resume(self) -> int:
-        return self.roll_out()
+        status, new = self.roll_out()
+        if self.args.json:
+            current = self.centre.current
+            data = {"revision": current and current.number, "problems": new, "exit_status": status}
+            self.show(data, "")
+        return status
 
     def rollout_abort(self) -> int:
+        staged = self.centre.staged
         rollout.abort(self.centre)
+        current = self.centre.current
+        number = current.number if current is not None else None
+        self.show(
+            {"revision": number, "aborted": staged and staged.number},
+            f"revision {number} is for all hosts again",
+        )
         return 0
 
 
@@ -384,138 +429,35 @@ def _labels(words: list[str]) -> dict[str, str]:
     return labels
 
 
-def _changing(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--dry-run", action="store_true", help="say what would change, and change nothing")
-    add("--wait", choices=["none", "database", "hosts"], default="none",
-        help="until hosts' databases have it, or it is in force on hosts (%(default)s)")  # fmt: skip
-    add("--staged", action="store_true", help="first to the groups that have a stage, in order")
-    add("--message", default="", help="for the log")
-
-
-def _waiting(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--timeout", type=float, default=60, metavar="S", help="for hosts (%(default)g s)")
-    add("--soak", type=float, default=10, metavar="S",
-        help="without problems before the next stage (%(default)g s)")  # fmt: skip
-    add("--max-problems", type=int, default=0, metavar="N",
-        help="more new problems stop a roll-out (%(default)s)")  # fmt: skip
-
-
-def _policy_commands(commands: Any) -> None:  # noqa: ANN401
-    def add(name: str, about: str, method: Callable[..., int]) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = commands.add_parser(name, help=about, description=about)
-        parser.set_defaults(method=method)
-        _changing(parser)
-        _waiting(parser)
-        return parser
-
-    for name, about, method in (
-        ("tenant-set", "make a tenant, or change it", Command.tenant_set),
-        ("tenant-unset", "give columns of a tenant their defaults", Command.tenant_unset),
-        ("tenant-del", "delete a tenant", Command.tenant_del),
-        ("rule-add", "add a rule to a tenant, or replace it", Command.rule_add),
-        ("rule-del", "delete a rule", Command.rule_del),
-        ("bind", "add selectors of ports to a tenant", Command.bind),
-        ("unbind", "take selectors away", Command.unbind),
-        ("rollback", "make the policy that of an older revision", Command.rollback),
-    ):
-        parser = add(name, about, method)
-        if name == "rollback":
-            parser.add_argument("revision", type=int, nargs="?", help="default: the one before")
-            continue
-        parser.add_argument("name", metavar="TENANT")
-        if name == "tenant-set":
-            parser.add_argument("settings", nargs="*", metavar="COLUMN=VALUE")
-        elif name == "tenant-unset":
-            parser.add_argument("columns", nargs="+", metavar="COLUMN")
-        elif name.startswith("rule"):
-            parser.add_argument("priority", type=int)
-            parser.add_argument("match", help='as in ACDC_Rule; "" for all')
-        elif name.endswith("bind"):
-            parser.add_argument("selectors", nargs="+", metavar="KEY=VALUE")
-            parser.add_argument("--logical", action="store_true",
-                                help="over external_ids of OVN's logical ports")  # fmt: skip
-        if name == "rule-add":
-            parser.add_argument("settings", nargs="*", metavar="COLUMN=VALUE")
-
-
-def _other_commands(commands: Any) -> None:  # noqa: ANN401
-    def add(name: str, about: str, method: Callable[..., int]) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = commands.add_parser(name, help=about, description=about)
-        parser.set_defaults(method=method)
-        return parser
-
-    init = add("init", "fill a new database; add connections to another", Command.init)
-    init.add_argument("--listen", action="append", default=[], metavar="pssl:PORT",
-                      help="for hosts: each writes its own row only")  # fmt: skip
-    init.add_argument("--relay", action="append", default=[], metavar="pssl:PORT",
-                      help="for relays' clients: nothing is written")  # fmt: skip
-    add("tenant-list", "the policy", Command.tenant_list)
-    diff = add("diff", "between revisions; default: the last two, or a roll-out's", Command.diff)
-    diff.add_argument("old", type=int, nargs="?")
-    diff.add_argument("to", type=int, nargs="?")
-    add("log", "the revisions", Command.log)
-    add("status", "of the fleet", Command.status)
-    add("host-list", "the hosts", Command.host_list)
-    label = add(
-        "host-label", "set labels of a host; an empty value removes one", Command.host_label
-    )
-    label.add_argument("name", metavar="HOST")
-    label.add_argument("labels", nargs="+", metavar="LABEL=VALUE")
-    add("host-del", "forget a host", Command.host_del).add_argument("name", metavar="HOST")
-    group = add(
-        "group-set", "make a group of the hosts with labels, or change it", Command.group_set
-    )
-    group.add_argument("name", metavar="GROUP")
-    group.add_argument("labels", nargs="*", metavar="LABEL=VALUE")
-    group.add_argument("--stage", type=int, help="1 comes first in a staged roll-out")
-    add("group-del", "delete a group", Command.group_del).add_argument("name", metavar="GROUP")
-    add("group-list", "the groups", Command.group_list)
-    resume = add("rollout-resume", "go on with a roll-out", Command.rollout_resume)
-    _waiting(resume)
-    add("rollout-abort", "back to the current revision", Command.rollout_abort)
-
-
-def _parser() -> tuple[argparse.ArgumentParser, set[str]]:
-    parser = argparse.ArgumentParser(
-        prog="acdc-fleetctl",
-        description=__doc__,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = parser.add_argument
-    add("--db", default=DEFAULT_DB, help="the central database (%(default)s)")
-    add("--private-key", metavar="FILE", help="PEM file of the operator's key")
-    add("--certificate", metavar="FILE", help="its certificate")
-    add("--ca-cert", metavar="FILE", help="certificate of the authority of the servers'")
-    add("--connect-timeout", type=float, default=10, metavar="S", help="for the database")
-    add("--json", action="store_true", help="print JSON")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _policy_commands(commands)
-    _other_commands(commands)
-    return parser, set(commands.choices)
-
-
-def main(argv: list[str] | None = None) -> int:
-    if argv is None:
-        argv = sys.argv[1:]
-    parser, names = _parser()
-    for i, pair in enumerate(zip(argv, argv[1:], strict=False)):
-        if "-".join(pair) in names:  # "tenant set" is "tenant-set".
-            argv = [*argv[:i], "-".join(pair), *argv[i + 2 :]]
-            break
-    args = parser.parse_args(argv)
+def _run(args: argparse.Namespace) -> int:
+    command: Command | None = None
     try:
-        use_keys(args.private_key, args.certificate, args.ca_cert)
+        if "ssl:" in args.db:
+            use_keys(args.private_key, args.certificate, args.ca_cert)
         command = Command(args)
-        status: int = args.method(command)
+        status: int = getattr(command, args.method)()
         return status
+    except BrokenPipeError:
+        raise  # Of standard output: acdc_cli.ending() knows.
     except TimeoutError as error:
         code, said = 4, str(error)
     except rollout.Stopped as error:
         code, said = 3, str(error)
     except (Failure, ConnectionError) as error:
         code, said = 1, str(error)
+        if isinstance(error, ConnectionError) and args.db == DEFAULT_DB:
+            said += ": is this a server of the cluster?  Another is named by --db"
+    except KeyboardInterrupt:
+        code, said = 130, "interrupted"
+    made = command.made if command is not None else {}
+    if code == 130 and made:
+        said += f": revision {made['revision']} is made"
+        said += "; rollout resume, or rollout abort" if args.staged else ", and reaches the hosts"
+    if args.json:
+        print(json.dumps(made | {"error": said, "exit_status": code}, indent=1, sort_keys=True))
     print(f"acdc-fleetctl: {said}", file=sys.stderr)
     return code
+
+
+def main(argv: list[str] | None = None) -> int:
+    return _run(parse(sys.argv[1:] if argv is None else argv))

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from .centre import Policy
@@ -48,3 +49,35 @@ def diff(before: Policy, after: Policy) -> Iterator[str]:
         yield f"{sign} tenant {name}"
         yield from (f"-   {line}" for line in old or () if line not in (new or ()))
         yield from (f"+   {line}" for line in new or () if line not in (old or ()))
+
+
+def changes(before: Policy, after: Policy) -> dict[str, Policy]:
+    """The tenants that differ, for JSON."""
+    names = [name for name in before | after if before.get(name) != after.get(name)]
+    return {
+        "before": {name: before[name] for name in names if name in before},
+        "after": {name: after[name] for name in names if name in after},
+    }
+
+
+def some(names: Collection[str]) -> str:
+    shown = sorted(names)[:5]
+    return ", ".join(shown) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def by_host(pairs: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for host, problem in pairs:
+        found.setdefault(host, []).append(problem)
+    return found
+
+
+def problems(pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """A line for each problem, and the hosts that have it.  Rows' UUIDs differ from host to host."""
+    hosts: dict[str, list[str]] = {}
+    for host, problem in pairs:
+        hosts.setdefault(re.sub(r"\brule [0-9a-f-]{36}: ", "rule: ", problem), []).append(host)
+    return [
+        f"problem: {'host' if len(names) == 1 else 'hosts'} {some(set(names))}: {problem}"
+        for problem, names in hosts.items()
+    ]

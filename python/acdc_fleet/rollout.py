@@ -5,20 +5,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 from .centre import Centre
+from .output import some
 from .transport import Failure
 
 
 class Stopped(Exception):
     """Hosts report problems: nothing more is rolled out."""
-
-
-def _list(names: Collection[str]) -> str:
-    shown = sorted(names)[:5]
-    return ", ".join(shown) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def problems(centre: Centre) -> set[tuple[str, str]]:
@@ -40,7 +36,7 @@ def wait(
         names = missing()
         raise TimeoutError(
             f"{len(names)} of {len(hosts())} hosts have not acknowledged revision {number} within"
-            f" {timeout:g} s: {_list(names)}"
+            f" {timeout:g} s: {some(names)}"
         ) from None
 
 
@@ -64,22 +60,38 @@ def stages(centre: Centre) -> list[list[Any]]:
     return [[row for row in rows if row.stage == [number]] for number in numbers]
 
 
+def check(centre: Centre, groups: list[list[Any]]) -> None:
+    """Whether each of these stages has a host.  Otherwise all hosts would be the first."""
+    if not groups:
+        raise Failure("no group has a stage: acdc-fleetctl group set NAME LABEL=VALUE --stage=1")
+    for row in (row for rows in groups for row in rows):
+        if not centre.hosts(row.name):
+            labels = " ".join(f"{key}={row.labels[key]}" for key in sorted(row.labels))
+            why = f"no host has the labels {labels}" if labels else "it has no labels"
+            raise Failure(f"group {row.name}, stage {row.stage[0]}, has no hosts: {why}")
+
+
 def run(
     centre: Centre,
     timeout: float,
     soak: float,
     allowed: int,
     tell: Callable[[str], None],
-) -> int:
+) -> tuple[int, set[tuple[str, str]]]:
     """Rolls out the staged revision: each stage when the one before has applied it, and has had
-    'soak' seconds without more than 'allowed' new problems.  Returns its number."""
+    'soak' seconds without more than 'allowed' new problems.  Returns its number, and the problems
+    that there were before."""
     if centre.staged is None:
         raise Failure("no roll-out is under way")
     number = int(centre.staged.number)
-    before = problems(centre)
+    groups = stages(centre)
+    check(centre, groups)
+    # Of a roll-out that goes on, all that hosts of its stages report is new.
+    reached = {host.name for row in centre.fleet.stages for host in centre.hosts(row.name)}
+    before = {(name, problem) for name, problem in problems(centre) if name not in reached}
     _set(centre, stopped=[])
 
-    def check() -> None:
+    def look() -> None:
         new = problems(centre) - before
         if len(new) > allowed:
             name, problem = min(new)
@@ -93,7 +105,7 @@ def run(
         tell(f"{name}: {len(hosts())} hosts")
         deadline = time.monotonic() + timeout
         while any(host.applied != number for host in hosts()):
-            check()
+            look()
             try:
                 wait(centre, hosts, number, "applied", 0.5)
             except TimeoutError as late:
@@ -101,16 +113,16 @@ def run(
                     stop(str(late).replace("0.5 s", f"{timeout:g} s"))
         end = time.monotonic() + soak
         while time.monotonic() < end:
-            check()
+            look()
             time.sleep(0.1)
             centre.wait(lambda: True, "")
-        check()
+        look()
 
     done: list[Any] = []
-    for groups in stages(centre):
-        done += groups
+    for rows in groups:
+        done += rows
         _set(centre, stages=done)
-        names = [row.name for row in groups]
+        names = [row.name for row in rows]
         stage(
             ", ".join(names),
             lambda names=names: [h for name in names for h in centre.hosts(name)],  # type: ignore[misc]
@@ -118,7 +130,7 @@ def run(
     _set(centre, current=centre.fleet.staged, staged=[], stages=[])
     tell(f"all: {len(centre.hosts())} hosts")
     wait(centre, centre.hosts, number, "applied", timeout)
-    return number
+    return number, before
 
 
 def abort(centre: Centre) -> None:

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""acdc-fleetctl at a prompt and in scripts: arguments, JSON, exit codes, what is asked for twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from acdc_testlib.fleet import ROOT, SERVERS, Fleet
+from acdc_testlib.netns import wait_for
+
+NONSENSE = ["rule", "add", "blue", "1", "nonsense"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["rule", "add", "blue", "70000", ""], 'PRIORITY: "70000" is not allowed; allowed is an in'),
+        (["rule", "add", "blue", "-1", ""], '"-1" is not allowed; allowed is an integer from 0 to 655'),
+        (["group", "set", "g", "--stage=0"], '"0" is not allowed; allowed is an integer from 1 to 10'),
+        (["group", "set", "g", "--stage=x"], "from 1 to 1000, or none"),
+        (["init", "--listen=6651"], '"6651" is not allowed; allowed are pssl:PORT[:ADDRESS]'),
+        (["tenant", "set", "x", "--timeout=nan"], '"nan" is not allowed; allowed are 0.1 to 86400 s'),
+        (["tenant", "set", "x", "--soak=-1"], '"-1" is not allowed; allowed are 0 to 86400 seconds'),
+        (["--db=a", "status"], '"a" is not allowed; allowed are unix:FILE, ssl:ADDRESS:PORT and tcp'),
+        (["tenant", "sett", "x"], "invalid choice: 'sett' (choose from 'set', 'unset', 'del', 'list')"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments(running: Fleet, words: list[str], said: str) -> None:
+    before = running.ctl("log"), running.ctl("group", "list")
+    done = running.run_ctl(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert (running.ctl("log"), running.ctl("group", "list")) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["tenant", "set", "blue", "beta=inf"], 'beta: "inf" is not allowed; allowed is a number fro'),
+        (["tenant", "set", "blue", "beta:x=1"], "beta:x: only other_config has keys"),
+        (["tenant", "set", "blue", "beta=0", "beta=1"], "beta=1: beta is there twice"),
+        (["tenant", "set", ""], 'name: "" is not allowed; allowed is a string of 1 to 63 characters'),
+        (["tenant", "set", 64 * "x", "--dry-run"], "allowed is a string of 1 to 63 characters"),
+        (["tenant", "set", "blue", "bind=a=b"], "selectors are those of acdc-fleetctl bind"),
+        (["tenant", "unset", "blue", "betta"], "there is no column betta; allowed are: algorithm b"),
+        (["group", "set", "", "a=b"], 'name: "" is not allowed; allowed is a string that is not empty'),
+        (["unbind", "blue", "a=b"], "tenant blue has no selector a=b; there are: none"),
+        (["init", "--remove=pssl:1"], "there is no listener pssl:1; there are: pssl:66"),
+        (["tenant", "set", "blue", "beta=1", "--staged"], "no group has a stage: acdc-fleetctl group"),
+    ],
+)  # fmt: skip
+def test_refused(running: Fleet, words: list[str], said: str) -> None:
+    """Also what an IDL's row would silently leave as it was."""
+    running.ctl("tenant", "set", "blue")
+    before = running.ctl("log"), running.ctl("group", "list")
+    reply = running.run_ctl(*words, "--json")
+    assert reply.returncode == 1
+    assert said in reply.stderr
+    assert said in json.loads(reply.stdout)["error"]
+    assert (running.ctl("log"), running.ctl("group", "list")) == before
+
+
+def test_every_command_has_json(fleet: Fleet) -> None:
+    """After the command as well as before it."""
+    for words in (
+        ["tenant", "set", "blue", "beta=0.25"],
+        ["tenant-set", "blue", "beta=0.5"],
+        ["bind", "blue", "a=b"],
+        ["unbind", "blue", "a=b"],
+        ["tenant", "list"],
+        ["diff"],
+        ["log"],
+        ["status"],
+        ["init"],
+        ["host", "list"],
+        ["host", "label", "host-0", "rack=7"],
+        ["group", "set", "g", "rack=7", "--stage=1"],
+        ["group", "list"],
+        ["group", "del", "g"],
+    ):
+        done = fleet.run_ctl(*words, "--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout), words
+    data = fleet.ctl_json("diff")
+    assert data["to"] == fleet.ctl_json("status")["current"]
+    assert data["before"]["blue"].keys() - data["after"]["blue"].keys() == {"bind"}
+    assert fleet.ctl_json("init")["listen"] == ["pssl:6651"]
+
+
+def test_twice_is_once(fleet: Fleet) -> None:
+    """What is so already, or gone already, is no error in scripts."""
+    fleet.ctl("tenant", "set", "red", "beta=0.5")
+    for words in (
+        ["tenant", "unset", "red", "beta"],
+        ["tenant", "del", "red", "--if-exists"],
+        ["rule", "del", "blue", "1", "", "--if-exists"],
+        ["unbind", "blue", "a=b", "--if-exists"],
+        ["group", "set", "g", "rack=7", "--stage=1"],
+        ["group", "set", "g", "--stage=none"],
+        ["group", "del", "g", "--if-exists"],
+        ["host", "del", "nobody", "--if-exists"],
+        ["init", "--listen=pssl:6651"],
+    ):
+        for _ in range(2):
+            fleet.ctl(*words)
+        if words[-1] == "--if-exists" and "nobody" not in words:
+            name = {"tenant": "no tenant", "rule": "no rule", "unbind": "no selector"}
+            said = fleet.run_ctl(*words[:-1]).stderr
+            assert name.get(words[0], "no group") in said
+
+
+def test_listeners_come_and_go(fleet: Fleet) -> None:
+    assert fleet.ctl_json("init", "--relay=pssl:6660")["relay"] == ["pssl:6652", "pssl:6660"]
+    assert "for the other purpose" in fleet.run_ctl("init", "--listen=pssl:6660").stderr
+    moved = fleet.ctl_json("init", "--remove=pssl:6660", "--listen=pssl:6660")
+    assert (moved["listen"], moved["relay"]) == (["pssl:6651", "pssl:6660"], ["pssl:6652"])
+    assert fleet.ctl_json("init", "--remove=pssl:6660")["listen"] == ["pssl:6651"]
+
+
+def test_a_stage_without_hosts(fleet: Fleet) -> None:
+    """Its roll-out would begin with all hosts."""
+    fleet.ctl("group", "set", "canary", "role=typo", "--stage=1")
+    before = fleet.ctl("log")
+    done = fleet.run_ctl("tenant", "set", "blue", "beta=1", "--staged")
+    assert done.returncode == 1
+    assert "group canary, stage 1, has no hosts: no host has the labels role=typo" in done.stderr
+    assert fleet.ctl("log") == before
+
+
+def test_a_rollout_goes_on_when_the_problem_is_gone(fleet: Fleet) -> None:
+    """Not before: what made it stop is no old problem."""
+    fleet.ctl("host", "label", "host-0", "role=canary")
+    fleet.ctl("group", "set", "canary", "role=canary", "--stage=1")
+    host, other = fleet.hosts[:2]
+    host.vsctl("create", "acdc", "name=red")
+    done = fleet.run_ctl("tenant", "set", "red", "beta=0.5", "--staged", "--soak=3", "--json")
+    assert done.returncode == 3
+    reply = json.loads(done.stdout)
+    assert "one made by hand is here" in reply["error"] and reply["exit_status"] == 3
+    done = fleet.run_ctl("rollout", "resume", "--soak=0")
+    assert done.returncode == 3
+    assert other.beta("red") == ""
+    host.vsctl("destroy", "acdc", "red")
+    wait_for("no problem", lambda: not fleet.ctl_json("status")["problems"], 20)
+    fleet.ctl("rollout", "resume", "--soak=0")
+    assert {h.beta("red") for h in fleet.hosts} == {"0.5"}
+
+
+def test_problems_of_many_hosts_are_one_line(fleet: Fleet) -> None:
+    done = fleet.run_ctl(*NONSENSE, "--wait=hosts")
+    assert done.returncode == 3
+    (line,) = (text for text in done.stdout.splitlines() if text.startswith("problem: "))
+    assert line.startswith("problem: hosts host-0, host-1, host-2, host-3, host-4 and 1 more: ten")
+    assert line in fleet.run_ctl("status").stdout
+    done = fleet.run_ctl("rollback", "--wait=hosts")
+    assert ", like revision " in done.stdout and not fleet.ctl_json("status")["problems"]
+
+
+def test_ctrl_c_says_what_is_left(fleet: Fleet) -> None:
+    fleet.ctl("host", "label", "host-0", "role=canary")
+    fleet.ctl("group", "set", "canary", "role=canary", "--stage=1")
+    words = ["tenant", "set", "blue", "beta=0.25", "--staged", "--soak=60"]
+    program = ["/usr/bin/python3", str(ROOT / "utilities/acdc-fleetctl"), f"--db={fleet.db}"]
+    child = subprocess.Popen([*program, *words], stderr=subprocess.PIPE, text=True)
+    wait_for("the stage", lambda: fleet.ctl_json("status")["stages"] == ["canary"])
+    child.send_signal(signal.SIGINT)
+    said = child.communicate(timeout=10)[1]
+    assert child.returncode == 130
+    number = fleet.ctl_json("status")["staged"]
+    assert said == (
+        f"acdc-fleetctl: interrupted: revision {number} is made; rollout resume, or rollout abort\n"
+    )
+    fleet.ctl("rollout", "abort")
+
+
+def test_a_reader_that_goes_away(fleet: Fleet) -> None:
+    """As any filter, and not as if the database were gone."""
+    read, write = os.pipe()
+    os.close(read)
+    program = ["/usr/bin/python3", str(ROOT / "utilities/acdc-fleetctl"), f"--db={fleet.db}"]
+    done = subprocess.run([*program, "log"], stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
+
+
+def test_nobody_answers(fleet: Fleet) -> None:
+    """An error of the database is 1, and a lost cluster is named.  4 is hosts' alone."""
+    done = fleet.run_ctl("status", db=f"unix:{fleet.dir}/none")
+    assert done.returncode == 1 and "No such file" in done.stderr
+    left = fleet.leader()
+    for name in SERVERS:
+        if name != left:
+            fleet.kill(name)
+    for words in (["status"], ["tenant", "set", "blue", "beta=1"]):
+        started = time.monotonic()
+        done = fleet.run_ctl(*words, "--connect-timeout=4")
+        if words == ["status"] and done.returncode == 0:  # It has not noticed yet.
+            continue
+        assert done.returncode == 1, done.stdout
+        assert "has lost the cluster" in done.stderr or "has not answered" in done.stderr
+        assert time.monotonic() - started < 9
+    wait_for("that it is noticed", lambda: "has lost the cluster: nothing can be read or changed"
+             in fleet.run_ctl("status", "--connect-timeout=1").stderr, 20)  # fmt: skip
+
+
+def test_over_the_network(running: Fleet) -> None:
+    """With a certificate all can be read, and nothing of the policy be written."""
+    keys = running.pki.options("operator")
+    program = ["/usr/bin/python3", str(ROOT / "utilities/acdc-fleetctl"), *keys]
+    for remote in (running.remote, running.relay_remote):
+        words = [*program, f"--db={remote.split(',')[0]}"]
+        assert "revision " in running.site.run(*words, "status", check=False)
+        done = running.site.popen(*words, "tenant", "set", "x", stderr=subprocess.PIPE, text=True)
+        said = done.communicate(timeout=20)[1]
+        assert done.returncode == 1
+        assert said.rstrip().endswith("; changes are made on a server, over its socket")
