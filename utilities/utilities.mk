@@ -68,6 +68,15 @@ build/%.service: utilities/%.service.in
 fleetdir = $(pkgdatadir)
 fleet_DATA = build/acdc-fleet.ovsschema
 
+# What docs/fleet.rst sets servers and hosts up with.
+fleetscriptsdir = $(pkgdatadir)/fleet
+fleetscripts_SCRIPTS = \
+	docs/examples/fleet/firewall.sh \
+	docs/examples/fleet/host.sh \
+	docs/examples/fleet/keys.sh \
+	docs/examples/fleet/relay.sh \
+	docs/examples/fleet/server.sh
+
 build/acdc-fleet.ovsschema: python/acdc_fleet/acdc-fleet.ovsschema \
 		build-aux/acdc_params.py datapath/acdc-params.h datapath/acdc-algorithms.h datapath/acdc.h
 	@$(MKDIR_P) build

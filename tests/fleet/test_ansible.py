@@ -42,6 +42,7 @@ def machine(tmp: Path, name: str, address: str | None = None) -> dict[str, objec
         "acdc_fleet_lib": str(own / "lib"),
         "acdc_fleet_units": str(own / "units"),
         "acdc_fleet_schema": str(tmp / "schema"),
+        "acdc_fleet_system_id": str(own / "system-id.conf"),
         "acdc_fleet_start": False,
     }
     return variables | ({"acdc_fleet_address": address} if address else {})
@@ -85,6 +86,7 @@ def test_role(tmp_path: Path) -> None:
     recap = outputs[1].stdout.split("PLAY RECAP")[1].strip().splitlines()[1:]
     assert len(recap) == 5 and all("changed=0" in line for line in recap)
     assert name == "host-0"
+    assert (tmp_path / "host-0/system-id.conf").read_text() == "host-0\n"
     assert remote.strip('"') == (
         "ssl:10.0.0.4:6652,ssl:10.0.0.1:6651,ssl:10.0.0.2:6651,ssl:10.0.0.3:6651"
     )
@@ -92,6 +94,9 @@ def test_role(tmp_path: Path) -> None:
         database = str(tmp_path / server / "lib/fleet.db")
         tool = [str(programs.ovsdb_tool), "db-local-address", database]
         assert subprocess.check_output(tool, text=True).strip() == f"ssl:{address}:6650"
+    rules = tmp_path / "fleet-b/etc/cluster.nft"
+    assert "tcp dport 6650 ip saddr != { 10.0.0.1, 10.0.0.2, 10.0.0.3 } drop" in rules.read_text()
+    subprocess.run(["unshare", "--net", "nft", "-f", rules], check=True)
     unit = (tmp_path / "relay/units/acdc-fleet-relay.service").read_text()
     assert "relay:ACDC_Fleet:ssl:10.0.0.1:6651,ssl:10.0.0.2:6651,ssl:10.0.0.3:6651\n" in unit
     assert (tmp_path / "fleet-b/etc/key.pem").stat().st_mode & 0o777 == 0o600

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from acdc_testlib.fleet import ADDRESS, HOSTS, RELAY, ROOT, SERVERS, Fleet, Host, schema
+from acdc_testlib.fleet import ADDRESS, HOSTS, RAFT, RELAY, ROOT, SERVERS, Fleet, Host, schema
 from acdc_testlib.netns import wait_for
 
 SCRIPTS = ROOT / "docs/examples/fleet"
@@ -37,6 +37,7 @@ def environ(fleet: Fleet, name: str) -> dict[str, str]:
         "LIB": str(fleet.dir / f"{name}.lib"),
         "RUN": str(fleet.dir / f"{name}.run"),
         "SCHEMA": str(fleet.schema),
+        "ID": str(fleet.dir / f"{name}.id"),
         "DETACH": "",
     }
 
@@ -50,6 +51,9 @@ def test_guide(fleet: Fleet) -> None:
     subprocess.run(keys, cwd=made, env=environ(fleet, "a"), check=True, capture_output=True)
 
     for name in SERVERS:
+        firewall = ("sh", SCRIPTS / "firewall.sh", *(ADDRESS[server] for server in SERVERS))
+        fleet.namespaces[name].run(*firewall)
+        fleet.namespaces[name].run(*firewall)
         fleet.daemons[name] = fleet.namespaces[name].popen(
             *("sh", SCRIPTS / "server.sh", ADDRESS[name], ADDRESS["a"]), env=environ(fleet, name)
         )
@@ -87,6 +91,8 @@ def test_guide(fleet: Fleet) -> None:
         fleet.pki.dir = made
         fleet.pki.ca = made / "pki/switchca/cacert.pem"
         host.start_agent()
+    reach(fleet)
+    assert (fleet.dir / "host-3.id").read_text() == "host-3\n"
     wait_for("all hosts", lambda: len(fleet.run_ctl("host", "list", db=db).stdout.splitlines()) == 11, 60)  # fmt: skip
     # These have no ovs-vswitchd, which --wait=hosts would wait for.
     done = fleet.run_ctl("tenant", "set", "blue", "beta=0.25", "--wait=database", db=db)
@@ -98,6 +104,13 @@ def test_guide(fleet: Fleet) -> None:
         if "-" not in command:
             assert fleet.run_ctl(*command.split(), "--help", db=db).returncode == 0, command
     backup_and_convert(fleet, page, db)
+
+
+def reach(fleet: Fleet) -> None:
+    """A host reaches the port for hosts, and not the cluster's, which asks for a certificate only."""
+    for port, code in ((HOSTS, 0), (RAFT, 124)):
+        connect = ["timeout", "2", "bash", "-c", f"</dev/tcp/{ADDRESS['a']}/{port}"]
+        assert fleet.site.popen(*connect).wait(10) == code, port
 
 
 def backup_and_convert(fleet: Fleet, page: str, db: str) -> None:
