@@ -242,7 +242,7 @@ def _others(commands: Commands) -> None:
     commands.add("rollout abort", "back to the current revision")
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
+def build() -> tuple[argparse.ArgumentParser, Commands]:
     parser = argparse.ArgumentParser(
         prog="acdc-fleetctl",
         description=DESCRIPTION,
@@ -258,6 +258,11 @@ def parse(argv: list[str]) -> argparse.Namespace:
     commands.group("group", "set, del, list")
     commands.group("rollout", "resume, abort")
     _others(commands)
+    return parser, commands
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser, commands = build()
     for i, word in enumerate(argv):
         if word in commands.all.choices:
             break

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ import time
 
 import pytest
 
+from acdc_fleet.arguments import build
 from acdc_testlib.fleet import ROOT, SERVERS, Fleet
 from acdc_testlib.netns import wait_for
 
@@ -65,6 +67,27 @@ def test_refused(running: Fleet, words: list[str], said: str) -> None:
     assert said in reply.stderr
     assert said in json.loads(reply.stdout)["error"]
     assert (running.ctl("log"), running.ctl("group", "list")) == before
+
+
+def test_manual() -> None:
+    """It has every command, and every option."""
+    page = (ROOT / "docs/man/acdc-fleetctl.8.rst").read_text()
+    commands = set()
+
+    def walk(parser: argparse.ArgumentParser, name: str) -> None:
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for word, inner in action.choices.items():
+                    walk(inner, f"{name} {word}".strip())
+                return
+            for option in action.option_strings:
+                assert f"{option} " in page or f"``{option}``" in page or f"{option}\n" in page
+        commands.add(name)
+
+    walk(build()[0], "")
+    assert len(commands) > 20
+    for name in commands:
+        assert f"``{name}``" in page, name
 
 
 def test_every_command_has_json(fleet: Fleet) -> None:

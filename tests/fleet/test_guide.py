@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,7 +52,7 @@ def test_guide(fleet: Fleet) -> None:
     subprocess.run(keys, cwd=made, env=environ(fleet, "a"), check=True, capture_output=True)
 
     for name in SERVERS:
-        firewall = ("sh", SCRIPTS / "firewall.sh", *(ADDRESS[server] for server in SERVERS))
+        firewall = ["sh", str(SCRIPTS / "firewall.sh"), *(ADDRESS[server] for server in SERVERS)]
         fleet.namespaces[name].run(*firewall)
         fleet.namespaces[name].run(*firewall)
         fleet.daemons[name] = fleet.namespaces[name].popen(
@@ -104,6 +105,7 @@ def test_guide(fleet: Fleet) -> None:
         if "-" not in command:
             assert fleet.run_ctl(*command.split(), "--help", db=db).returncode == 0, command
     backup_and_convert(fleet, page, db)
+    lost_disk(fleet, page, db)
 
 
 def reach(fleet: Fleet) -> None:
@@ -127,3 +129,18 @@ def backup_and_convert(fleet: Fleet, page: str, db: str) -> None:
     wait_for("what was", lambda: {h.beta() for h in fleet.hosts} == {"0.25"}, 60)
     subprocess.run([*client, "convert", db, str(fleet.schema)], check=True)
     assert schema()["name"] == "ACDC_Fleet"
+
+
+def lost_disk(fleet: Fleet, page: str, db: str) -> None:
+    """Of the third server: it is taken out of the cluster, and joins anew."""
+    words = f"cluster/kick ACDC_Fleet ssl:{ADDRESS['c']}:{RAFT}"
+    assert f"/server.ctl {words}\n      ./server.sh {ADDRESS['c']} {ADDRESS['a']}\n" in page
+    fleet.kill("c")
+    shutil.rmtree(fleet.dir / "c.lib")
+    appctl = [fleet.env["OVS_APPCTL"], "-t", f"{fleet.dir}/a.run/server.ctl", *words.split()]
+    subprocess.run(appctl, check=True, capture_output=True)
+    again = ("sh", SCRIPTS / "server.sh", ADDRESS["c"], ADDRESS["a"])
+    fleet.daemons["c"] = fleet.namespaces["c"].popen(*again, env=environ(fleet, "c"))
+    joined = f"unix:{fleet.dir}/c.run/db.sock"
+    known = fleet.run_ctl("log", db=db).stdout
+    wait_for("the server", lambda: fleet.run_ctl("log", db=joined).stdout == known, 30)
