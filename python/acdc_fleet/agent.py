@@ -177,10 +177,11 @@ class Agent:
             self.southbound.close()
             self.southbound = None
             self.seen = ()
-        if self.centre is None and remotes["acdc-fleet-remote"]:
-            if not remotes["system-id"]:
-                self.say("Open_vSwitch external_ids:system-id is not set")
-                return
+        if self.centre is None:
+            for key in ("acdc-fleet-remote", "system-id"):
+                if not remotes[key]:
+                    self.say(f"Open_vSwitch external_ids:{key} is not set")
+                    return
             schema = call(remotes["acdc-fleet-remote"], "get_schema", DATABASE)
             self.centre = Follower(remotes["acdc-fleet-remote"], schema, FLEET_COLUMNS)
             self.centre.cond_change("Host", [["name", "==", remotes["system-id"]]])
@@ -401,7 +402,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="acdc-agent",
         description=(__doc__ or "").split("\n\n")[0]
-        + "  Open_vSwitch external_ids:acdc-fleet-remote says where the central database is.",
+        + "  It is configured by Open_vSwitch external_ids: system-id, acdc-fleet-remote (what it"
+        " follows) and acdc-fleet-report (the servers that it writes to).",
     )
     rundir = os.environ.get("OVS_RUNDIR", "/var/run/openvswitch")
     add = parser.add_argument

@@ -18,8 +18,12 @@ class Stopped(Exception):
 
 
 def problems(centre: Centre) -> set[tuple[str, str]]:
-    """Of all hosts, with their names."""
-    return {(host.name, problem) for host in centre.hosts() for problem in host.problems}
+    """Of all hosts, with their names.  A host is not trusted with the operator's terminal."""
+    return {
+        (host.name, "".join(c if c.isprintable() else "?" for c in problem))
+        for host in centre.hosts()
+        for problem in host.problems
+    }
 
 
 def wait(

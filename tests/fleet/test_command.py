@@ -244,3 +244,25 @@ def test_over_the_network(running: Fleet) -> None:
         said = done.communicate(timeout=20)[1]
         assert done.returncode == 1
         assert said.rstrip().endswith("; changes are made on a server, over its socket")
+
+
+def test_an_agent_without_configuration(fleet: Fleet) -> None:
+    """It says what it waits for, and begins when that is there."""
+    host = fleet.hosts[4]
+    host.stop_agent()
+    host.vsctl("remove", "open_vswitch", ".", "external_ids", "acdc-fleet-remote")
+    host.start_agent()
+    said = "acdc-agent: Open_vSwitch external_ids:acdc-fleet-remote is not set\n"
+    wait_for("the message", lambda: host.log().endswith(said))
+    remote = f'external_ids:acdc-fleet-remote="{fleet.relay_remote}"'
+    host.vsctl("set", "open_vswitch", ".", remote)
+    fleet.ctl("tenant", "set", "blue", "beta=1", "--wait=hosts")
+
+
+def test_what_a_host_writes_is_text(fleet: Fleet) -> None:
+    """A host may put anything into its row.  The operator's terminal does not obey it."""
+    fleet.hosts[4].stop_agent()
+    row = {"problems": "\x1b]0;owned\x07two\nlines"}
+    update = {"op": "update", "table": "Host", "where": [["name", "==", "host-4"]], "row": row}
+    fleet.client("transact", json.dumps(["ACDC_Fleet", update]))
+    assert "problem: host host-4: ?]0;owned?two?lines\n" in fleet.run_ctl("status").stdout
