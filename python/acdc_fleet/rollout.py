@@ -44,11 +44,13 @@ def wait(
         ) from None
 
 
-def _set(centre: Centre, **columns: object) -> None:
+def _set(centre: Centre, number: int, **columns: object) -> None:
+    """Sets columns of Fleet if that revision is still the one that is rolled out."""
+
     def fill(_: object) -> None:
         fleet = centre.fleet
-        if not fleet.staged:
-            raise Failure("no roll-out is under way")
+        if [row.number for row in fleet.staged] != [number]:
+            raise Failure(f"the roll-out of revision {number} was ended by someone else")
         for name in ("current", "staged"):
             fleet.verify(name)
         for name, value in columns.items():
@@ -93,7 +95,7 @@ def run(
     # Of a roll-out that goes on, all that hosts of its stages report is new.
     reached = {host.name for row in centre.fleet.stages for host in centre.hosts(row.name)}
     before = {(name, problem) for name, problem in problems(centre) if name not in reached}
-    _set(centre, stopped=[])
+    _set(centre, number, stopped=[])
 
     def look() -> None:
         new = problems(centre) - before
@@ -102,7 +104,7 @@ def run(
             stop(f"{len(new)} new problems, such as host {name}: {problem}")
 
     def stop(why: str) -> None:
-        _set(centre, stopped=[why])
+        _set(centre, number, stopped=[why])
         raise Stopped(f"revision {number}: {why}; rollout resume, or rollout abort")
 
     def stage(name: str, hosts: Callable[[], list[Any]]) -> None:
@@ -125,13 +127,13 @@ def run(
     done: list[Any] = []
     for rows in groups:
         done += rows
-        _set(centre, stages=done)
+        _set(centre, number, stages=done)
         names = [row.name for row in rows]
         stage(
             ", ".join(names),
             lambda names=names: [h for name in names for h in centre.hosts(name)],  # type: ignore[misc]
         )
-    _set(centre, current=centre.fleet.staged, staged=[], stages=[])
+    _set(centre, number, current=[centre.revision(number)], staged=[], stages=[])
     tell(f"all: {len(centre.hosts())} hosts")
     wait(centre, centre.hosts, number, "applied", timeout)
     return number, before
@@ -139,4 +141,6 @@ def run(
 
 def abort(centre: Centre) -> None:
     """Hosts of the stages that had it go back to the current revision."""
-    _set(centre, staged=[], stages=[], stopped=[])
+    if centre.staged is None:
+        raise Failure("no roll-out is under way")
+    _set(centre, int(centre.staged.number), staged=[], stages=[], stopped=[])
