@@ -17,6 +17,7 @@ import os
 import random
 import signal
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from ovs.db.idl import Idl, SchemaHelper, Transaction
@@ -25,9 +26,9 @@ from ovs.poller import Poller
 from ovs.timeval import msec
 
 from . import DATABASE, policy
-from .transport import Failure, call, transact, use_keys
+from .transport import Failure, TlsStream, call, transact, use_keys
 
-# What ovs-appctl and packagers know of it.
+# In column agent of Host.
 VERSION = "1"
 PROBE_MS = 10000
 JITTER_MS = 1000
@@ -65,6 +66,12 @@ SOUTHBOUND = {
 
 def log(text: str) -> None:
     print(f"acdc-agent: {text}", file=sys.stderr, flush=True)
+
+
+def _number(values: Mapping[str, str], key: str, default: int) -> int:
+    """'default', too, if it is not a number that anybody means."""
+    text = values.get(key, "")
+    return int(text) if text.isdecimal() and len(text) < 10 else default
 
 
 class Follower(Idl):
@@ -136,6 +143,7 @@ class Agent:
         self.problems: list[str] = []
         self.waiting_since = 0
         self.report_at = 0
+        self.reported: dict[str, Any] | None = None
         self.backoff = 0
         self.retry_at = 0
         self.seen: tuple[int, ...] = ()
@@ -159,8 +167,11 @@ class Agent:
             if self.with_ports:
                 columns["Interface"] = ["external_ids"]
             self.local = Follower(self.local_remote, schema, columns)
+            self.local.set_lock("acdc_agent")
         row = self.root()
         if row is None:
+            if self.local.is_lock_contended:
+                self.say("another acdc-agent of this database runs")
             return
         remotes = {
             key: row.external_ids.get(key, "")
@@ -193,8 +204,8 @@ class Agent:
         self.centre = self.southbound = None
 
     def root(self) -> Any | None:  # noqa: ANN401
-        """The row of Open_vSwitch."""
-        if self.local is None or not self.local.ready:
+        """The row of Open_vSwitch, if no other agent writes there."""
+        if self.local is None or not self.local.ready or not self.local.has_lock:
             return None
         return next(iter(self.local.tables["Open_vSwitch"].rows.values()), None)
 
@@ -227,6 +238,7 @@ class Agent:
         wanted: list[Any] = [["logical_port", "==", name] for name in here] or [False]
         self.southbound.cond_change("Port_Binding", wanted)
         if not self.southbound.ready:
+            self.problems.append(f"{self.remotes['ovn-remote']}: no logical ports are known yet")
             return None
         found = self.southbound.tables["Port_Binding"].rows.values()
         return {row.logical_port: row.external_ids for row in found}
@@ -254,9 +266,16 @@ class Agent:
         self.problems += policy.errors(self.local)
         transaction = Transaction(self.local)
         copy = policy.Copy(self.local, transaction)
-        copy.tenants(revision.tenants, ports)
-        self.problems += copy.problems
         number = str(revision.number)
+        try:
+            copy.tenants(revision.tenants, ports)
+        except Failure as bad:
+            # All or nothing: the host keeps what it had.
+            transaction.abort()
+            self.problems.append(f"revision {number}: {bad}")
+            self.say(self.problems[-1])
+            return
+        self.problems += copy.problems
         if copy.changed or root.external_ids.get("acdc-revision") != number or not own:
             if self.failed and self.failed[:2] == (revision.number, self.local.change_seqno):
                 self.problems.append(self.failed[2])
@@ -279,7 +298,6 @@ class Agent:
             log(f"revision {self.pending} is in the database")
             self.failed = None
         elif status != Transaction.TRY_AGAIN:
-            # All or nothing: the host keeps what it had.
             text = self.transaction.get_error() or Transaction.status_to_string(status)
             with contextlib.suppress(ValueError, IndexError):
                 text = text.split('"details": "', 1)[1].split('", "')[0]
@@ -299,7 +317,7 @@ class Agent:
         root, fleet = self.root(), self.first("Fleet")
         if root is None or fleet is None or self.transaction is not None:
             return None
-        written = int(root.external_ids.get("acdc-revision", "0"))
+        written = _number(root.external_ids, "acdc-revision", 0)
         host = self.first("Host")
         problems = list(self.problems)
         applied = written
@@ -328,9 +346,14 @@ class Agent:
             self.report_at = 0
             return
         if not self.report_at:
-            jitter = int(fleet.other_config.get("ack-jitter", JITTER_MS))
+            jitter = _number(fleet.other_config, "ack-jitter", JITTER_MS)
             # What comes with ports that appear and go is given time to pass.
             later = 1000 if host and host.applied == wanted["applied"] else 0
+            if wanted == self.reported:
+                # It has not come back yet, or was changed.
+                if self.backoff and host:
+                    self.say(f"another host reports as {host.name}")
+                later = self.backoff = min(max(2000, 2 * self.backoff), BACKOFF_MS)
             self.report_at = msec() + later + random.randrange(jitter + 1)
         if msec() < self.report_at:
             return
@@ -343,9 +366,9 @@ class Agent:
         remotes = self.remotes["acdc-fleet-report"] or self.remotes["acdc-fleet-remote"]
         try:
             transact(remotes, DATABASE, operation)
-            self.backoff = 0
-            # The row comes back; until then it would be written again.
-            self.report_at = msec() + 2000
+            self.backoff = self.backoff if wanted == self.reported else 0
+            self.reported = wanted
+            self.report_at = 0
         except (ConnectionError, Failure) as error:
             self.say(f"not acknowledged: {error}")
             self.backoff = min(max(1000, 2 * self.backoff), BACKOFF_MS)
@@ -377,6 +400,9 @@ class Agent:
             if self.transaction is not None:
                 self.commit()
         self.acknowledge()
+        if TlsStream.why:
+            self.say(TlsStream.why)
+            TlsStream.why = ""
 
     def wait(self) -> None:
         poller = Poller()

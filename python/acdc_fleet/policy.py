@@ -7,12 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .transport import plain
+from .transport import Failure, assign, plain
 
 OWNER = "acdc-owner"
 # Of a local tenant, what is not policy, and what is done by itself.
 LOCAL = {"name", "rules", "status", "statistics", "external_ids", "bind"}
 RULE_LOCAL = {"external_ids"}
+
+Ports = Mapping[str, Mapping[str, str]]
+"""The external_ids of logical ports."""
 
 
 def target(fleet: Any, labels: Mapping[str, str]) -> Any | None:  # noqa: ANN401
@@ -27,7 +30,7 @@ def matches(group: Any, labels: Mapping[str, str]) -> bool:  # noqa: ANN401
     return bool(group.labels) and group.labels.items() <= labels.items()
 
 
-def selectors(tenant: Any, ports: Mapping[str, Mapping[str, str]]) -> list[str]:  # noqa: ANN401
+def selectors(tenant: Any, ports: Ports) -> list[str]:  # noqa: ANN401
     """Column bind: that of 'tenant', and the logical ports here that it selects."""
     own = set(tenant.bind)
     for selector in tenant.bind_logical:
@@ -62,7 +65,7 @@ class Copy:
         for name, value in values.items():
             # What is not set has its default in a new row.
             if (new and value not in ([], {}, "")) or (not new and _differs(row, name, value)):
-                setattr(row, name, value)
+                assign(row, name, value)
                 self.changed = True
 
     def _rules(self, there: Any, here: Any | None) -> list[Any] | None:  # noqa: ANN401
@@ -85,7 +88,23 @@ class Copy:
             rows.append(same)
         return None if len(rows) == len(has) and not left else rows
 
-    def tenants(self, wanted: Iterable[Any], ports: Mapping[str, Mapping[str, str]]) -> None:
+    def _tenant(self, there: Any, here: Any | None, ports: Ports) -> None:  # noqa: ANN401
+        values = self._columns(there, "ACDC", LOCAL)
+        values["bind"] = selectors(there, ports)
+        rules = self._rules(there, here)
+        new = here is None
+        if here is None:
+            here = self.transaction.insert(self.tables["ACDC"])
+            here.name = there.name
+            here.external_ids = {OWNER: "fleet"}
+            self.changed = True
+        self._set(here, values, new)
+        if rules is not None:
+            here.rules = rules
+            self.changed = True
+
+    def tenants(self, wanted: Iterable[Any], ports: Ports) -> None:
+        """Raises Failure if this database cannot have one of them."""
         has = {row.name: row for row in self.tables["ACDC"].rows.values()}
         names = set()
         for there in wanted:
@@ -94,19 +113,10 @@ class Copy:
             if here is not None and here.external_ids.get(OWNER) != "fleet":
                 self.problems.append(f"tenant {there.name}: one made by hand is here, and stays")
                 continue
-            values = self._columns(there, "ACDC", LOCAL)
-            values["bind"] = selectors(there, ports)
-            rules = self._rules(there, here)
-            new = here is None
-            if here is None:
-                here = self.transaction.insert(self.tables["ACDC"])
-                here.name = there.name
-                here.external_ids = {OWNER: "fleet"}
-                self.changed = True
-            self._set(here, values, new)
-            if rules is not None:
-                here.rules = rules
-                self.changed = True
+            try:
+                self._tenant(there, here, ports)
+            except Failure as bad:
+                raise Failure(f"tenant {there.name}: {bad}") from None
         for name, row in has.items():
             if name not in names and row.external_ids.get(OWNER) == "fleet":
                 row.delete()

@@ -7,8 +7,11 @@ from __future__ import annotations
 import errno
 import os
 import random
+from ssl import SSLError
 from typing import Any
 
+from ovs.db import error as db_error
+from ovs.db.data import Datum
 from ovs.jsonrpc import Connection, Message
 from ovs.poller import Poller
 from ovs.stream import SSLStream, Stream
@@ -20,13 +23,27 @@ class Failure(Exception):
 
 
 class TlsStream(SSLStream):
+    """What Python raises Open vSwitch's class lets through.  Here the connection fails."""
+
+    why = ""
+    """What was raised last: an errno would not say that a certificate has expired."""
+
+    @staticmethod
+    def _open(suffix: str, dscp: int) -> Any:  # noqa: ANN401
+        """Files may be missing, or belong to two certificates while they are replaced."""
+        try:
+            return SSLStream._open(suffix, dscp)
+        except (OSError, TypeError, ValueError) as failed:
+            TlsStream.why = str(failed)
+            return errno.EPROTO, None
+
     def connect(self) -> int:
-        """Python's ssl raises ENOTCONN if the server goes away in the middle of the handshake,
-        which Open vSwitch's lets through."""
+        """A certificate may be refused, or the server go away in the middle of the handshake."""
         try:
             error: int = super().connect()
         except OSError as failed:
-            error = failed.errno or errno.EPIPE
+            TlsStream.why = str(failed)
+            error = errno.EPROTO if isinstance(failed, SSLError) else failed.errno or errno.EPIPE
         return error
 
 
@@ -75,9 +92,15 @@ def call(remotes: str, method: str, *params: Any, timeout: int = 3000) -> Any:  
     said = []
     for address in addresses:
         deadline = msec() + timeout
-        error, stream = Stream.open_block(Stream.open(address), timeout)
+        try:
+            error, stream = Stream.open_block(Stream.open(address), timeout)
+        except ValueError as bad:
+            said.append(f"{address}: {bad}")
+            continue
         if error:
-            said.append(f"{address}: {os.strerror(error) if error > 0 else 'closed'}")
+            text = TlsStream.why or (os.strerror(error) if error > 0 else "closed")
+            TlsStream.why = ""
+            said.append(f"{address}: {text}")
             continue
         connection = Connection(stream)
         try:
@@ -103,6 +126,15 @@ def transact(remotes: str, database: str, *operations: dict[str, Any]) -> list[A
         if result and result.get("error"):
             raise Failure(f"{result['error']}: {result.get('details', '')}".rstrip(": "))
     return list(results)
+
+
+def assign(row: Any, column: str, value: Any) -> None:  # noqa: ANN401
+    """Sets a column.  The row alone leaves it as it was if its schema does not allow 'value'."""
+    try:
+        Datum.from_python(row._table.columns[column].type, value, lambda atom: atom)
+    except db_error.Error as bad:
+        raise Failure(f"{column}: {bad}") from None
+    setattr(row, column, value)
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401

@@ -119,12 +119,46 @@ def test_certificates(fleet: Fleet) -> None:
     wait_for("the acknowledgement", lambda: not fleet.ctl_json("status")["behind"], 20)
 
 
+def test_two_agents_of_one_database(fleet: Fleet) -> None:
+    """The second one waits until the first is gone."""
+    host = fleet.hosts[0]
+    first, host.agent = host.agent, None
+    assert isinstance(first, subprocess.Popen)
+    before = len(host.log())
+    host.start_agent()
+    wait_for("the second", lambda: "another acdc-agent of this database" in host.log()[before:])
+    fleet.ctl("tenant", "set", "blue", "beta=0.25", "--wait=hosts")
+    first.kill()
+    first.wait(10)
+    fleet.ctl("tenant", "set", "blue", "beta=0.75", "--wait=hosts")
+    assert host.beta() == "0.75"
+
+
+def test_two_hosts_of_one_name(fleet: Fleet) -> None:
+    """As after a clone of a virtual machine.  They write ever less often."""
+    host, clone = fleet.hosts[:2]
+    clone.stop_agent()
+    clone.vsctl("set", "open_vswitch", ".", f"external_ids:system-id={host.name}")
+    # What only one of them has to report.
+    clone.vsctl("create", "acdc", "name=red")
+    fleet.ctl("tenant", "set", "red")
+    before = len(host.log())
+    clone.start_agent(keys=host.name)
+    wait_for("what it says", lambda: f"another host reports as {host.name}" in host.log()[before:])
+    clone.stop_agent()
+    clone.vsctl("set", "open_vswitch", ".", f"external_ids:system-id={clone.name}")
+    clone.vsctl("destroy", "acdc", "red")
+    clone.start_agent()
+
+
 def test_schema_upgrade_under_load(fleet: Fleet) -> None:
     """Agents and operators go on; hosts without the new column say so once it is used."""
     new = schema()
     major, minor, _ = new["version"].split(".")
     new["version"] = f"{major}.{int(minor) + 1}.0"
-    new["tables"]["Tenant"]["columns"]["hue"] = {"type": {"key": "string", "min": 0}}
+    columns = new["tables"]["Tenant"]["columns"]
+    columns["hue"] = {"type": {"key": "string", "min": 0}}
+    columns["gain"]["type"]["key"]["maxReal"] = 8
     path = fleet.dir / "new.ovsschema"
     path.write_text(json.dumps(new))
     for i in range(6):
@@ -135,3 +169,13 @@ def test_schema_upgrade_under_load(fleet: Fleet) -> None:
     done = fleet.run_ctl("tenant", "set", "blue", "hue=azure", "--wait=database")
     assert "this Open vSwitch has no column hue in ACDC" in done.stdout
     everywhere(fleet, "0.75")
+    # A value that hosts' schema does not allow: they keep the tenant as it was, and are quiet.
+    fleet.ctl("tenant", "set", "blue", "gain=3", "beta=0.25")
+    said = "blue: gain: constraint violation: 3 is not in the valid range"
+    wait_for("all hosts say so", lambda: fleet.run_ctl("status").stdout.count(said) == 6, 20)
+    assert {host.vsctl("get", "acdc", "blue", "beta", "gain") for host in fleet.hosts} == {
+        "0.75\n[]"}  # fmt: skip
+    assert len(fleet.ctl_json("status")["behind"]) == 6
+    before = [host.get("open_vswitch", ".", "next_cfg") for host in fleet.hosts]
+    time.sleep(1)
+    assert [host.get("open_vswitch", ".", "next_cfg") for host in fleet.hosts] == before

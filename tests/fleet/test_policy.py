@@ -7,11 +7,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from acdc_fleet import rollout
+from acdc_fleet.centre import Centre, Policy
+from acdc_fleet.transport import Failure
 from acdc_testlib.fleet import ROOT, Fleet, Host
 from acdc_testlib.netns import wait_for
 
@@ -162,6 +167,20 @@ def wakeups(pid: int) -> int:
     return int(text.split("\nvoluntary_ctxt_switches:")[1].split()[0])
 
 
+@pytest.mark.parametrize("jitter", ["soon", "-5", "9" * 30])
+def test_a_jitter_that_is_none(fleet: Fleet, jitter: str) -> None:
+    """Agents go on."""
+
+    def write(value: str) -> None:
+        row = {"other_config": ["map", [["ack-jitter", value]]]}
+        update = {"op": "update", "table": "Fleet", "where": [], "row": row}
+        fleet.client("transact", json.dumps(["ACDC_Fleet", update]), server=fleet.leader())
+
+    write(jitter)
+    fleet.ctl("tenant", "set", "blue", "beta=0.25", "--wait=hosts")
+    write("1000")
+
+
 def test_dry_run_and_wait(fleet: Fleet) -> None:
     before = fleet.ctl("log")
     for words in (
@@ -245,6 +264,39 @@ def test_a_rollout_stops(fleet: Fleet) -> None:
     fleet.ctl("rollout", "abort")
     wait_for("the old policy", lambda: canary.get("acdc", "blue", "rules") == "[]")
     wait_for("no problem", lambda: fleet.run_ctl("status").returncode == 0, 20)
+
+
+def test_a_rollout_that_someone_else_ended(fleet: Fleet) -> None:
+    """Who rolled it out does not go on with the next one, which others have begun."""
+    fleet.ctl("host", "label", "host-0", "role=canary")
+    fleet.ctl("group", "set", "canary", "role=canary", "--stage=1")
+    centre, other = Centre(fleet.db), Centre(fleet.db)
+    told: list[str] = []
+
+    def edit(beta: float) -> Callable[[Policy], None]:
+        return lambda policy: policy["blue"].update(beta=beta)
+
+    def roll_out() -> None:
+        _, _, number = centre.set_policy(edit(0.25), "one", staged=True)
+        try:
+            rollout.run(centre, timeout=20, soak=2, allowed=0, tell=told.append)
+        except Failure as failure:
+            told.append(str(failure).replace(str(number), "N"))
+
+    first = threading.Thread(target=roll_out)
+    first.start()
+    other.wait(lambda: other.staged is not None, "no roll-out")
+    number = other.fleet.staged[0].number
+    other.wait(lambda: other.find("Host", "host-0").applied == number, "not applied")
+    rollout.abort(other)
+    other.set_policy(edit(0.75), "another", staged=True)
+    first.join()
+    other.wait(lambda: True, "")
+    assert told[-1] == "the roll-out of revision N was ended by someone else"
+    assert other.staged is not None
+    assert {host.beta() for host in fleet.hosts} == {"0.5"}
+    centre.close()
+    other.close()
 
 
 def test_certificates_say_who_writes(running: Fleet) -> None:

@@ -9,6 +9,8 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from acdc_testlib.fleet import ROOT
 from acdc_testlib.netns import Netns
 
@@ -41,3 +43,48 @@ def test_a_server_that_goes_away_in_the_middle_of_the_handshake(tmp_path: Path) 
     finally:
         ns.close()
     assert [int(error) for error in done.stdout.split()] == [errno.EAGAIN, errno.ENOTCONN]
+
+
+# Files that are not of one certificate, as while they are replaced, are met by a connection that
+# is made anew; then by the IDL.
+BROKEN = """
+import sys
+from acdc_fleet import transport
+from ovs.db.idl import Idl, SchemaHelper
+transport.use_keys(*(sys.argv[2:] or [None] * 3))
+try:
+    transport.call(sys.argv[1], "get_schema", "x")
+except ConnectionError as error:
+    print(error)
+schema = {"name": "x", "version": "1.0.0", "tables": {"t": {"columns": {"c": {"type": "string"}}}}}
+helper = SchemaHelper(schema_json=schema)
+helper.register_all()
+Idl(sys.argv[1], helper).run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("address", "files", "said"),
+    [
+        ("ssl:127.0.0.1:1", "other.pem cert.pem cert.pem", "key values mismatch"),
+        ("ssl:127.0.0.1:1", "key.pem text text", "no certificate or crl found"),
+        ("ssl:127.0.0.1:1", "", "cannot be all omitted"),
+        ("ssl:127.0.0.1", "key.pem cert.pem cert.pem", "port number must be specified"),
+        ("ssl:127.0.0.1:x", "key.pem cert.pem cert.pem", "invalid literal for int()"),
+    ],
+)
+def test_files_and_addresses_that_are_wrong(
+    tmp_path: Path, address: str, files: str, said: str
+) -> None:
+    """They are said, and nothing ends."""
+    for key in ("other.pem", "key.pem"):
+        make = f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {key} -out cert.pem -subj /CN=x"
+        subprocess.run(make.split(), cwd=tmp_path, check=True, capture_output=True)
+    (tmp_path / "text").write_text("not a certificate")
+    done = subprocess.run(
+        ["/usr/bin/python3", "-c", BROKEN, address, *files.split()],
+        cwd=tmp_path, capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "python")},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"{address}: ") and said in done.stdout
