@@ -45,6 +45,9 @@ static bool status_dirty;
 static long long int stats_timer = LLONG_MAX;
 #define STATUS_RETRY_MSEC 1000
 
+/* Of a tenant's ports with an error, as many are named in its status. */
+#define MAX_ERRORS 8
+
 void
 acdc_ovsdb_status_changed(void)
 {
@@ -214,6 +217,7 @@ write_status(const struct ovsrec_acdc *row, const struct tenant *t)
     struct ds errors = DS_EMPTY_INITIALIZER;
     struct smap status = SMAP_INITIALIZER(&status);
     const struct shash_node **nodes = shash_sort(&acdc_guests);
+    size_t n_errors = 0;
 
     if (t->up.error) {
         ds_put_format(&errors, "%s; ", t->up.error);
@@ -229,11 +233,15 @@ write_status(const struct ovsrec_acdc *row, const struct tenant *t)
         }
         if (!g->error) {
             ds_put_format(&ports, "%s,", nodes[i]->name);
-        } else if (t->usable) {
+        } else if (t->usable && n_errors++ < MAX_ERRORS) {
             ds_put_format(&errors, "port %s: %s; ", nodes[i]->name, g->error);
         }
     }
     free(nodes);
+    if (n_errors > MAX_ERRORS) {
+        ds_put_format(&errors, "%"PRIuSIZE" more ports, which acdc/show "
+                      "names; ", n_errors - MAX_ERRORS);
+    }
 
     if (ds_chomp(&ports, ',')) {
         smap_add(&status, "ports", ds_cstr(&ports));

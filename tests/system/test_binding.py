@@ -141,6 +141,24 @@ def test_conflict(ovs: Ovs) -> None:
     wait_for("no error", lambda: not status(ovs, "acdc", "blue", "error")())
 
 
+def test_conflict_of_many(ovs: Ovs) -> None:
+    """A tenant's status names some of the ports, acdc/show all."""
+    create(ovs, "red", "all=x")
+    create(ovs, "blue", "all=x")
+    names = [f"many{i}" for i in range(20)]
+    words = [w for name in names for w in (
+        *("--", "add-port", "br0", name, "--", "set", "interface", name),
+        *("type=internal", "external_ids:all=x"))]  # fmt: skip
+    ovs.vsctl(*words[1:])
+    try:
+        error = wait_for("the error", status(ovs, "acdc", "blue", "error"))
+        assert error.count("select it for several tenants") == 8
+        assert error.endswith("; 12 more ports, which acdc/show names")
+        assert len(ovs.acdc("show", "blue")["problems"]) == 20
+    finally:
+        ovs.vsctl(*[w for name in names for w in ("--", "del-port", name)][1:])
+
+
 @pytest.mark.parametrize("text", ["port-profile", "=blue", "port-profile=", ""])
 def test_bad_selector(ovs: Ovs, text: str) -> None:
     """The tenant keeps the policy that it had, as with any other error."""
