@@ -405,14 +405,3 @@ class Fleet:
         for ns in (*self.namespaces.values(), self.site, self.hub):
             ns.close()
         shutil.rmtree(self.dir, ignore_errors=True)
-
-    def measure(self, hosts: list[Host], wanted: str, timeout: float = 30) -> list[float]:
-        """Seconds from now until each host's database has that beta."""
-        started = time.monotonic()
-        times: dict[str, float] = {}
-        while len(times) < len(hosts) and time.monotonic() < started + timeout:
-            for host in hosts:
-                if host.name not in times and host.beta() == wanted:
-                    times[host.name] = time.monotonic() - started
-        assert len(times) == len(hosts), f"{len(times)} of {len(hosts)}"
-        return sorted(times.values())

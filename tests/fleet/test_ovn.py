@@ -6,6 +6,7 @@ packages are unpacked, not installed: they would bring the distribution's Open v
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from functools import partial
@@ -148,6 +149,17 @@ def test_logical_ports(fleet: Fleet, ovn: Ovn) -> None:
     two.ovs.add_tap("br-int", "tap1")  # type: ignore[attr-defined]
     two.vsctl("set", "interface", "tap1", "external_ids:iface-id=lp-b")
     wait_for("bound ports", lambda: bound(two) == ["tap1", "tap2"], 30)
+    # Without the southbound database an agent goes on with what it knew; one that starts says so.
+    ovn.daemons[1].send_signal(signal.SIGSTOP)
+    two.stop_agent()
+    two.start_agent()
+    fleet.ctl("tenant", "set", "blue", "beta=0.25")
+    said = [f"{ovn.southbound}: no logical ports are known yet"]
+    wait_for("it", lambda: fleet.ctl_json("status")["problems"].get(two.name) == said, 30)
+    assert (one.beta(), two.beta()) == ("0.25", "0.5")
+    assert selectors(two) == '["iface-id=lp-b", "iface-id=lp-c"]'
+    ovn.daemons[1].send_signal(signal.SIGCONT)
+    wait_for("the change", lambda: two.beta() == "0.25", 30)
     fleet.ctl("unbind", "blue", "neutron:project_id=6c1f", "--logical")
     wait_for("no selectors", lambda: (selectors(one), selectors(two)) == ("[]", "[]"), 30)
 

@@ -311,6 +311,8 @@ def test_certificates_say_who_writes(running: Fleet) -> None:
     row = {"op": "update", "table": "Host", "where": [["name", "==", "host-0"]]}
     assert '"count":1' in transact("host-0", **row, row={"agent": "x"})
     assert "permission error" in transact("host-1", **row, row={"agent": "y"})
+    assert "constraint violation" in transact("host-0", **row, row={"problems": "x" * 201})
+    assert "constraint violation" in transact("host-0", **row, row={"agent": "x" * 64})
     assert "permission error" in transact("host-0", **row, row={"labels": ["map", [["a", "b"]]]})
     where = [["name", "==", "blue"]]
     refused = transact("host-0", op="update", table="Tenant", where=where, row={"beta": 1})
