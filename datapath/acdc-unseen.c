@@ -15,8 +15,8 @@ set_capable(struct acdc_ctx *ctx, struct acdc_flow *f,
     acdc_law_switch(&acdc_flow_in(f)->law, acdc_flow_algorithm(f, params));
 }
 
-/* Falls back, and no longer polices: without ACDC_F_EDGE.  The edges have no meaning
- * then, and keep what the network said last. */
+/* Falls back, and no longer polices: without ACDC_F_EDGE.  The edges are near what the
+ * network said last, that of the guest where its offer ends. */
 static void
 become_deaf(struct acdc_ctx *ctx, struct acdc_flow *f,
             const struct acdc_params *params)
@@ -26,7 +26,6 @@ become_deaf(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
     ACDC_COUNT(ctx, UNHEARD, 1);
     f->flags &= ~(uint32_t) (ACDC_F_EDGE | ACDC_F_RTT_PENDING);
-    acdc_flow_in(f)->right_edge = f->snd_una;
     f->peer_edge = f->rcv_nxt;
     if (f->flags & ACDC_F_CAPABLE) {
         set_capable(ctx, f, params, false);
@@ -109,7 +108,8 @@ is_believed(struct acdc_flow *f, const struct acdc_pkt *p, bool near)
     return false;
 }
 
-/* If the other end reports no more either, the flow falls back as any other. */
+/* If the other end reports no more either, the flow falls back as any other.  What the
+ * guest was offered before it may still send. */
 static void
 resume(struct acdc_ctx *ctx, struct acdc_flow *f,
        const struct acdc_params *params, const struct acdc_pkt *p, bool near)
@@ -126,6 +126,8 @@ resume(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (!seq_plausible(p->seq, f->rcv_nxt)) {
         f->rcv_nxt = p->seq;
     }
+    f->peer_edge = p->ack;
+    f->flags |= ACDC_F_EDGE;
     f->dupacks = 0;
     f->flags &= ~(uint32_t) (ACDC_F_RTT_PENDING | ACDC_F_FIN_GUEST
                              | ACDC_F_FIN_PEER);
