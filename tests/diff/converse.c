@@ -55,12 +55,17 @@ void fail(const char *what)
     exit(1);
 }
 
-static void look_at_clock(void)
+uint64_t clock_ns(void)
 {
     struct timespec ts;
 
     clock_gettime(CLOCK_MONOTONIC, &ts);
-    now = (uint64_t) ts.tv_sec * SECOND + (uint64_t) ts.tv_nsec;
+    return (uint64_t) ts.tv_sec * SECOND + (uint64_t) ts.tv_nsec;
+}
+
+static void look_at_clock(void)
+{
+    now = clock_ns();
 }
 
 void timer_add(uint64_t when, struct end *end)

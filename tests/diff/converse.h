@@ -25,6 +25,9 @@
 #define MS 1000000ull
 #define SECOND (1000 * MS)
 #define STOPS 3
+/* A SYN is under way for longer: 20 us to the router (network.py), and at least 100 us from
+ * there.  If the other end is not open by then, it is refused. */
+#define CROSSING_NS 100000ull
 
 enum kind {
     GRACEFUL,                   /* FIN both ways, all data delivered. */
@@ -73,6 +76,7 @@ struct conversation {
     enum kind kind;
     bool v6, simultaneous, fastopen, again;
     bool repeated;              /* It is the second time. */
+    bool missed;                /* Its SYNs may not have crossed. */
     int ip_options;
     const struct pair *pair;
     int client;                 /* The end that opens it. */
@@ -97,6 +101,8 @@ extern size_t n_over;
 
 /* converse.c */
 void fail(const char *what);
+/* CLOCK_MONOTONIC, in nanoseconds. */
+uint64_t clock_ns(void);
 void timer_add(uint64_t when, struct end *);
 
 /* script.c */

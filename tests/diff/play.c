@@ -304,6 +304,18 @@ static bool is_right(const struct conversation *c)
            : c->kind != ABANDONED || !c->accepted || !c->pair->simultaneous;
 }
 
+/* Another process ran between the two connect(), and the first SYN met a closed port; so
+ * does the second then.  It says nothing of what is in between. */
+static bool is_missed(const struct conversation *c)
+{
+    for (int i = 0; i < 2; i++) {
+        if (!c->end[i].ending || strcmp(c->end[i].ending, "ECONNREFUSED")) {
+            return false;
+        }
+    }
+    return c->missed;
+}
+
 void ended(const struct conversation *c)
 {
     if (c->listener >= 0) {
@@ -316,7 +328,7 @@ void ended(const struct conversation *c)
     printf("%" PRIu64 "%s %s%s%s%s %s %s %s |", c->number, c->repeated ? "b" : "",
            kinds[c->kind], c->v6 ? " v6" : " v4",
            c->simultaneous ? " simultaneous" : "", c->fastopen ? " tfo" : "",
-           is_right(c) ? "ok" : "WRONG",
+           is_missed(c) ? "missed" : is_right(c) ? "ok" : "WRONG",
            c->end[0].ending ? c->end[0].ending : "-",
            c->end[1].ending ? c->end[1].ending : "-");
     for (int i = 0; i < 2; i++) {
