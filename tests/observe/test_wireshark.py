@@ -279,10 +279,10 @@ def test_misplaced_and_unknown_options(capture: File) -> None:
 
 def test_question_and_state(capture: File) -> None:
     """As in docs/wire-format.rst."""
-    state = State(bytes.fromhex("acdc037705a8aa5c000000000000000017700000000000000bb8"))
-    asks = Capability(flags="NOT_ECT+RESUME", zero=0xAA5C)
+    state = State(bytes.fromhex("acdc037705a86843000000000000000017700000000000000bb8"))
+    asks = Capability(flags="NOT_ECT+RESUME", zero=0x6843)
     wrpcap(str(capture), [segment(True, ACK, [option(asks)]), segment(False, ACK, [option(state)])])
-    assert fields(capture, "acdc.flags.resume", "acdc.number")[0] == ("1", "0xaa5c")
+    assert fields(capture, "acdc.flags.resume", "acdc.number")[0] == ("1", "0x6843")
     names = ("own_wscale", "peer_wscale", "mss", "reported_total_bytes")
     told = fields(capture, *(f"acdc.state.{name}" for name in names), "acdc.total_bytes")
     assert told[1] == ("7", "7", "1448", "6000", "3000")
