@@ -122,6 +122,14 @@ class Netns:
             nodad = ["nodad"] if ":" in address else []
             self.run("ip", "address", "add", address, "dev", device, *nodad)
 
+    def announce(self, device: str, address: str) -> None:
+        """Gratuitous ARP (RFC 5227), as of a machine that was moved."""
+        with self.entered(), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
+            sock.bind((device, 0))
+            mac, ip = sock.getsockname()[4], socket.inet_aton(address)
+            arp = bytes.fromhex("0001080006040001") + mac + ip + bytes(6) + ip
+            sock.send(b"\xff" * 6 + mac + b"\x08\x06" + arp.ljust(46, b"\0"))
+
     def close(self) -> None:
         for child in [*self._children, self._holder]:
             if child.poll() is None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """Two hypervisors, each with an ovs-vswitchd of its own, and many connections between
-their guests: one ovs-vswitchd is restarted, or a guest moves to a third one.
+their guests: one ovs-vswitchd is restarted.
 
 ACDC_RESUME_CONNECTIONS says how many connections; one process has so many sockets twice."""
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import pytest
 
 from acdc_testlib.conversations import Conversations
-from acdc_testlib.netns import Netns, wait_for
+from acdc_testlib.netns import Netns
 from acdc_testlib.ovs import Ovs, datapath_type
 from acdc_testlib.wire import flow_list, tenant_counters
 
@@ -117,25 +117,3 @@ def test_restart(network: TalkingNetwork, side: str, how: signal.Signals) -> Non
     other = network.right if side == "left" else network.left
     other.restart_vswitchd(how)
     check_back(network, other)
-
-
-def test_migration(network: TalkingNetwork) -> None:
-    """Guest a moves to a switch that has never seen its connections."""
-    third, _other = switch("c", [])
-    try:
-        link(third, network.right, "new")
-        # What libvirt does at last: the device is there and not here, and says so.
-        mac = network.a.run("cat", "/sys/class/net/eth0/address").strip()
-        network.left.del_port("vnet-a")
-        network.a.run("ip", "link", "del", "eth0")
-        third.ns.veth_to("vnet-d", network.a, "eth0")
-        network.a.run("ip", "link", "set", "eth0", "address", mac)
-        network.a.add_addresses("eth0", f"{A}/24")
-        third.add_port("br0", "vnet-d")
-        third.bind("blue", "vnet-d")
-        network.a.run("ip", "neigh", "flush", "all")
-        network.a.run("ping", "-c1", "-w10", B)
-        check_back(network, third)
-        wait_for("the old one to forget", lambda: not network.governed(network.left))
-    finally:
-        third.close()
