@@ -2,12 +2,17 @@
 
 /* TCP connections for tests/bench/kernel, through two packet sockets.
  *
- *     kernel-source GUEST-DEVICE NETWORK-DEVICE SLOTS DATA ACKS PACKETS ROUNDS
+ *     kernel-source GUEST-DEVICE NETWORK-DEVICE SLOTS DATA ACKS PACKETS ROUNDS [PAUSE]
+ *     kernel-source begin
+ *     kernel-source end
  *
  * Sends the packets of tcp-frames.h on the far ends of two veth pairs, one of
  * which is a guest's port of the switch, and prints for each of ROUNDS times
  * PACKETS packets the nanoseconds that one took, and how many each side sent.
- * Under qemu -icount the nanoseconds are instructions. */
+ * PAUSE is in microseconds, after each batch, for a switch that is slow; a round then
+ * also waits for a line of input.
+ * Under qemu -icount the nanoseconds are instructions.  "begin" and "end" mark a
+ * round of somebody else's packets, which are counted as the guest's. */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -17,6 +22,7 @@
 #include <stdio.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "kernel-profile.h"
 #include "tcp-frames.h"
@@ -26,6 +32,7 @@ enum { BATCH = 32 };
 static struct visits visits[2];
 static int sockets[2];
 static uint8_t frames[BATCH][FRAME_MAX];
+static useconds_t pause_us;
 
 static void
 fail(const char *what)
@@ -84,6 +91,9 @@ send_batch(int side)
     } else {
         PROFILE_MARK(NETWORK);
     }
+    if (pause_us) {
+        usleep(pause_us);
+    }
     return (uint32_t) n;
 }
 
@@ -96,14 +106,33 @@ now_ns(void)
     return (double) t.tv_sec * 1e9 + (double) t.tv_nsec;
 }
 
+/* Returns false if 'word' is none of these. */
+static bool
+mark(const char *word)
+{
+    if (!strcmp(word, "begin")) {
+        PROFILE_MARK(PROFILE_ROUND);
+        return true;
+    }
+    if (!strcmp(word, "end")) {
+        PROFILE_MARK(GUEST);
+        PROFILE_MARK(PROFILE_END);
+        return true;
+    }
+    return false;
+}
+
 int
 main(int argc, char **argv)
 {
     uint32_t n_packets, rounds;
 
-    if (argc != 8) {
+    if (argc == 2 && mark(argv[1])) {
+        return 0;
+    }
+    if (argc != 8 && argc != 9) {
         fputs("usage: kernel-source GUEST-DEVICE NETWORK-DEVICE SLOTS DATA "
-              "ACKS PACKETS ROUNDS\n", stderr);
+              "ACKS PACKETS ROUNDS [PAUSE], or: kernel-source begin | end\n", stderr);
         return 2;
     }
     sockets[GUEST] = open_device(argv[1]);
@@ -112,6 +141,7 @@ main(int argc, char **argv)
                 (uint32_t) atoi(argv[5]));
     n_packets = (uint32_t) atoi(argv[6]);
     rounds = (uint32_t) atoi(argv[7]);
+    pause_us = argc == 9 ? (useconds_t) atoi(argv[8]) : 0;
     /* Handshakes, and the first data without ACKs. */
     while (visits[NETWORK].round < HANDSHAKE + lag) {
         send_batch(GUEST);
@@ -129,6 +159,10 @@ main(int argc, char **argv)
         printf("%.1f %u %u\n", (now_ns() - began) / (n[GUEST] + n[NETWORK]),
                n[GUEST], n[NETWORK]);
         PROFILE_MARK(PROFILE_END);
+        fflush(stdout);
+        if (pause_us) {
+            getchar();
+        }
     }
     return 0;
 }

@@ -98,6 +98,12 @@ def share_symbols(variant: str) -> None:
     run("umount", str(shared))
 
 
+def received(guest: Guest) -> dict[str, int]:
+    """What the switch had from it; many segments at once are one packet."""
+    folder = Path("/sys/class/net", guest.name, "statistics")
+    return {word: int((folder / f"rx_{word}").read_text()) for word in ("packets", "bytes")}
+
+
 def transfer(variant: str, seconds: str, guests: list[Guest]) -> None:
     """Goodput between two guests' own TCP, everything on this processor."""
     sender, receiver = guests
@@ -111,12 +117,22 @@ def transfer(variant: str, seconds: str, guests: list[Guest]) -> None:
             guest.ns.run("ethtool", "-K", "eth0", *offloads)
         server = receiver.ns.popen("iperf3", "-s", "-1", stdout=subprocess.DEVNULL)
         time.sleep(1)
+        before = [received(guest) for guest in guests]
+        run("kernel-source", "begin")
         text = sender.ns.run("iperf3", "-c", receiver.addresses[0], "-t", seconds, "-J",
                              timeout=int(seconds) + 60)  # fmt: skip
+        run("kernel-source", "end")
         server.wait()
-        found = {"variant": variant, "traffic": f"tcp-tso-{tso}"}
-        rate = json.loads(text)["end"]["sum_received"]["bits_per_second"]
-        print(f"result> {json.dumps(found | {'rounds': [rate / 1e6]})}", flush=True)
+        data, acks = (
+            {word: number - old[word] for word, number in received(guest).items()}
+            for guest, old in zip(guests, before, strict=True)
+        )
+        end = json.loads(text)["end"]["sum_received"]
+        rate = end["bits_per_second"]
+        found: dict[str, Any] = {"variant": variant, "traffic": f"tcp-tso-{tso}"}
+        found |= {"rounds": [rate / 1e6], "segments": end["bytes"] // 1448,
+                  "data": data, "acks": acks}  # fmt: skip
+        print(f"result> {json.dumps(found)}", flush=True)
         say(f"{variant}: TCP, tso {tso}: {rate / 1e6:.0f} Mbit/s")
     if variant == "bound":
         (tenant,) = json.loads(run("ovs-appctl", "acdc/stats", "--json", quiet=True))["tenants"]

@@ -76,6 +76,16 @@ def test_kernel_profile(tmp_path: Path) -> None:
     assert rows == [["parse", "+0", "+100"], ["other", "+2", "+0"], ["all", "+2", "+100"]]
 
 
+def test_kernel_profile_of_a_transfer(tmp_path: Path) -> None:
+    """Instructions for each of its segments, whichever way they went."""
+    (tmp_path / "bound").write_text("ffffffff81000000 T send\n")
+    blocks = tmp_path / "blocks"
+    blocks.write_text("round\n0 ffffffff81000000 400\n0 ffffffff81000010 80\n")
+    result = {"variant": "bound", "traffic": "tcp-tso-on", "segments": 8}
+    found = kernel_profile.profile(tmp_path, blocks, [result])
+    assert found == {"tcp-tso-on": {"bound": {"send": 60}}}
+
+
 @pytest.mark.parametrize("picks", ["uniform", "zipf"])
 def test_engine(picks: str) -> None:
     result = bench(

@@ -324,13 +324,13 @@ class Network:
         }
 
     def counters(self, host: str) -> dict[str, int]:
-        """The guest's TCP counters, as nstat shows them."""
+        """The guest's counters of IP and TCP, as nstat shows them."""
         result: dict[str, int] = {}
         for name in ("snmp", "netstat"):
             lines = Path(f"/proc/{self.mn[host].pid}/net/{name}").read_text().splitlines()
             for keys, values in zip(lines[::2], lines[1::2], strict=True):
                 group, _, names = keys.partition(": ")
-                if group not in ("Tcp", "TcpExt"):
+                if group not in ("Ip", "IpExt", "Tcp", "TcpExt"):
                     continue
                 numbers = values.partition(": ")[2].split()
                 result |= {
