@@ -55,11 +55,42 @@ expire(struct acdc *a, struct acdc_flow *f, bool closed)
     acdc_unlock(&a->lock);
 }
 
+/* The flows of one bucket. */
+static void
+sweep_bucket(struct acdc *a, const acdc_link *bucket, uint32_t now_ms)
+{
+    struct acdc_flow *f, *next;
+
+    for (f = acdc_link_load(bucket); f; f = next) {
+        bool closed;
+
+        next = acdc_link_load(&f->next);
+        if (has_expired(a, f, now_ms, &closed)) {
+            expire(a, f, closed);
+        }
+    }
+}
+
+/* Buckets that are looked at together, of which a table has a multiple: with few flows
+ * they are empty, mostly. */
+#define SWEPT_AT_ONCE 8
+
+static inline bool
+are_empty(const acdc_link *b)
+{
+#define LINK(I) (uintptr_t) acdc_ptr_load(&b[I])
+    return !(LINK(0) | LINK(1) | LINK(2) | LINK(3)
+             | LINK(4) | LINK(5) | LINK(6) | LINK(7));
+#undef LINK
+}
+
 bool
 acdc_sweep(struct acdc *a, uint64_t now, uint32_t budget)
 {
-    struct acdc_table *t = acdc_ptr_load(&a->table);
+    const struct acdc_table *t = acdc_ptr_load(&a->table);
     uint32_t now_ms = (uint32_t) acdc_div64(now, 1000000);
+    uint32_t hand = a->sweep_hand;
+    uint32_t end, i;
     bool ahead;
 
     if (!t) {
@@ -67,27 +98,20 @@ acdc_sweep(struct acdc *a, uint64_t now, uint32_t budget)
     }
     /* Where most buckets are empty it takes longer than what it saves. */
     ahead = acdc_count_read(&a->n_flows) > t->mask / 16;
-    for (; budget; budget--) {
-        struct acdc_flow *f, *next;
-
-        f = acdc_link_load(&t->buckets[a->sweep_hand]);
-        if (ahead) {
-            acdc_table_prefetch(t, a->sweep_hand);
+    end = budget < t->mask + 1 - hand ? hand + budget : t->mask + 1;
+    for (; hand < end; hand += SWEPT_AT_ONCE) {
+        for (i = hand; ahead && i < hand + SWEPT_AT_ONCE; i++) {
+            acdc_table_prefetch(t, i);
         }
-        for (; f; f = next) {
-            bool closed;
-
-            next = acdc_link_load(&f->next);
-            if (has_expired(a, f, now_ms, &closed)) {
-                expire(a, f, closed);
-            }
+        if (are_empty(&t->buckets[hand])) {
+            continue;
         }
-        if (++a->sweep_hand > t->mask) {
-            a->sweep_hand = 0;
-            return true;
+        for (i = hand; i < hand + SWEPT_AT_ONCE; i++) {
+            sweep_bucket(a, &t->buckets[i], now_ms);
         }
     }
-    return false;
+    a->sweep_hand = hand > t->mask ? 0 : hand;
+    return !a->sweep_hand;
 }
 
 /* Buckets after which other threads may have the processor. */

@@ -340,9 +340,9 @@ uint8_t *acdc_host_inject(struct acdc_pkt *like, unsigned int len);
 uint64_t acdc_host_clock(uint64_t now);
 
 /* Removes ended, idle and half-open flows whose time has come, examining at
- * most 'budget' hash buckets from where the last call stopped.  Returns true
- * when it has been through the whole table since it last returned true.  RCU read
- * section. */
+ * most 'budget' hash buckets, rounded up to a multiple of 8, from where the last call
+ * stopped.  Returns true when it has been through the whole table since it last returned
+ * true.  RCU read section. */
 bool acdc_sweep(struct acdc *, uint64_t now, uint32_t budget);
 
 /* Removes all flows, or those of the tenant, or of the port: 'tenant' NULL
