@@ -173,7 +173,7 @@ follow_data(struct acdc_ctx *ctx, struct acdc_flow *f,
             f->flags ^= ACDC_F_RTT_NEXT;
             if (!acdc_doubt_is_timer(f) && !is_window_probe(f, p->seq)) {
                 f->flags |= ACDC_F_RTT_PENDING;
-                f->rtt_us = ctx->now_us & 0xffffff;
+                f->rtt_us = acdc_now_us(ctx) & 0xffffff;
                 acdc_flow_in(f)->timed_held = false;
                 ctx->timed = p;
                 if (acdc_unlikely(acdc_flow_in(f)->has_more)) {
@@ -673,7 +673,7 @@ egress_run(struct acdc_ctx *ctx, struct acdc_pkt *p, struct acdc_pkt *end)
     }
 }
 
-void
+ACDC_DIRECTION void
 acdc_egress(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n)
 {
     acdc_table_run(ctx, pkts, n, ACDC_EGRESS, egress_run);

@@ -93,9 +93,9 @@ parse(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n,
     }
 }
 
-void
-acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
-             unsigned int n, uint64_t now)
+static ACDC_ALWAYS_INLINE void
+acdc_process_in_line(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
+                     unsigned int n, uint64_t now)
 {
     struct acdc_tenant *tenant = acdc_ptr_load(&port->tenant);
     uint32_t slot = acdc_slot();
@@ -119,18 +119,17 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
     ctx.policy = acdc_ptr_load(&tenant->policy);
     ctx.table = acdc_ptr_load(&ctx.acdc->table);
     ctx.slot = &tenant->slots[slot];
-    ctx.me = ctx.last_holder = (uint8_t) ((slot + 1) * 2);
+    ctx.me = ctx.last_holder = ACDC_ONE_A_CALL ? 0 : (uint8_t) ((slot + 1) * 2);
     ctx.basis = port->basis;
     ctx.dir = dir;
     ctx.port_key = (uint16_t) (port->idx * ACDC_N_KINDS);
     ctx.exid = (uint16_t) acdc_a32_read(&ctx.acdc->exid);
     ctx.now = now;
     ctx.timed = NULL;
-    ctx.now_us = (uint32_t) acdc_div64(now, 1000);
     ctx.now_ms = (uint32_t) acdc_div64(now, 1000000);
     ctx.seen = acdc_seen(ctx.now_ms);
     ctx.rtt_bucket = ctx.n_rtts = 0;
-    ctx.grouping = acdc_a32_read(&ctx.slot->grouping);
+    ctx.grouping = ACDC_ONE_A_CALL ? 0 : acdc_a32_read(&ctx.slot->grouping);
 
     if (dir == ACDC_EGRESS) {
         parse(&ctx, pkts, n, ACDC_EGRESS);
@@ -148,3 +147,12 @@ acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
         acdc_rtt_flush(&ctx);
     }
 }
+
+#ifndef ACDC_IN_LINE
+void
+acdc_process(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt *pkts,
+             unsigned int n, uint64_t now)
+{
+    acdc_process_in_line(port, dir, pkts, n, now);
+}
+#endif

@@ -155,7 +155,7 @@ take_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
 {
     struct acdc_flow_in *in = acdc_flow_in(f);
     uint32_t srtt_us8 = in->srtt_us8;
-    uint32_t rtt = (ctx->now_us - f->rtt_us) & 0xffffff;
+    uint32_t rtt = (acdc_now_us(ctx) - f->rtt_us) & 0xffffff;
 
     /* Another thread's clock may be a little behind. */
     if (!rtt || rtt > 0xffffff - ACDC_RTT_SKEW_US) {
@@ -217,7 +217,7 @@ acdc_flow_take_first_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
 {
     /* What took no time at all was not measured. */
     if ((f->flags & ACDC_F_RTT_PENDING)
-        && f->rtt_us != (ctx->now_us & 0xffffff)) {
+        && f->rtt_us != (acdc_now_us(ctx) & 0xffffff)) {
         take_rtt(ctx, f, params);
         acdc_flow_in(f)->prompt_acks = ACDC_PROMPT_UNTIMED;
     }

@@ -315,7 +315,7 @@ time_handshake(const struct acdc_ctx *ctx, struct acdc_flow *f)
     f->flags &= ~(uint32_t) (ACDC_F_RTT_PENDING | ACDC_F_RTT_NEXT);
     if (acdc_flow_in(f)->n_syns == 1) {
         f->flags |= ACDC_F_RTT_PENDING;
-        f->rtt_us = ctx->now_us & 0xffffff;
+        f->rtt_us = acdc_now_us(ctx) & 0xffffff;
     } else if (f->flags & ACDC_F_LAW) {
         acdc_flow_time_next(f, 0);
     }

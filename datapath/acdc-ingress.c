@@ -244,7 +244,7 @@ ingress_run(struct acdc_ctx *ctx, struct acdc_pkt *p, struct acdc_pkt *end)
     }
 }
 
-void
+ACDC_DIRECTION void
 acdc_ingress(struct acdc_ctx *ctx, struct acdc_pkt *pkts, unsigned int n)
 {
     acdc_table_run(ctx, pkts, n, ACDC_INGRESS, ingress_run);

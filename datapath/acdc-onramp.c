@@ -52,7 +52,7 @@ acdc_on_ramp(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (!pause) {
         return;
     }
-    r->until_us = (ctx->now_us + pause) & 0xffffff;
+    r->until_us = (acdc_now_us(ctx) + pause) & 0xffffff;
     in->paused = true;
     f->flags |= ACDC_F_TODO;
     ACDC_COUNT(ctx, ON_RAMP_PAUSES, 1);
@@ -63,7 +63,7 @@ uint64_t
 acdc_on_ramp_end(const struct acdc_ctx *ctx, const struct acdc_flow *f)
 {
     struct acdc_flow_in *in = acdc_flow_in(f);
-    uint32_t left = (acdc_flow_more(f)->on_ramp.until_us - ctx->now_us) & 0xffffff;
+    uint32_t left = (acdc_flow_more(f)->on_ramp.until_us - acdc_now_us(ctx)) & 0xffffff;
 
     /* What is later than that is in the past. */
     if (left > ACDC_ON_RAMP_MOST_US) {

@@ -63,8 +63,8 @@ typedef u64 acdc_a64;
 #define acdc_hint(P) data_race(READ_ONCE(*(P)))
 #define acdc_a64_read(P) READ_ONCE(*(P))
 /* Counters live in per-CPU slots and are only added to with bottom halves
- * off, so no two writers meet. */
-#define acdc_a64_add(P, V) WRITE_ONCE(*(P), *(P) + (V))
+ * off, so no two writers meet and a plain addition will do: one instruction. */
+#define acdc_a64_add(P, V) data_race(*(P) += (V))
 /* Whether acdc_process() is called with one packet, never more.  What only batches
  * need is left out then.  The packet adds to the counters itself, and not
  * acdc_process() at its end: an addition is one instruction. */
@@ -96,7 +96,7 @@ static inline void acdc_unlock(acdc_lock_t *l) { spin_unlock_bh(l); }
 static inline u8 acdc_lock_as(acdc_lock_t *l, u8 me)
 {
     spin_lock(l);
-    return me;
+    return 0;
 }
 static inline void acdc_unlock_as(acdc_lock_t *l, u8 me) { spin_unlock(l); }
 static inline u8 acdc_lock_holder(const acdc_lock_t *l) { return 0; }

@@ -54,7 +54,7 @@ struct acdc_ctx {
     uint8_t me;                 /* This thread, to locks of flows. */
     uint8_t last_holder;        /* Of the lock that was taken last. */
     uint64_t now;               /* Nanoseconds. */
-    uint32_t now_us, now_ms;
+    uint32_t now_ms;
     uint32_t seen;              /* For acdc_flow.seen. */
     uint32_t rtt_bucket, n_rtts;        /* See acdc_rtt_record(). */
     uint32_t grouping;          /* The slot's, as of the beginning. */
@@ -62,9 +62,17 @@ struct acdc_ctx {
                                          * be measured. */
     /* Without ACDC_ONE_A_CALL: */
     uint64_t counted;           /* A bit for each valid one of ... */
-    uint32_t counters[64];      /* ... added to 'slot' at the end.  Those that stand
-                                 * later in the list are added at once. */
+    uint32_t counters[ACDC_ONE_A_CALL ? 1 : 64];        /* ... added to 'slot' at the
+                                 * end.  Those that stand later in the list are added
+                                 * at once. */
 };
+
+/* In microseconds, for which few packets ask. */
+static inline uint32_t
+acdc_now_us(const struct acdc_ctx *ctx)
+{
+    return (uint32_t) acdc_div64(ctx->now, 1000);
+}
 
 /* RCU read section. */
 static inline struct acdc_port *
@@ -218,8 +226,13 @@ void acdc_rtt_flush(struct acdc_ctx *);
 
 /* Those of 'pkts' that are TCP, with all that is to be done; those of one connection
  * in order. */
-void acdc_egress(struct acdc_ctx *, struct acdc_pkt *pkts, unsigned int n);
-void acdc_ingress(struct acdc_ctx *, struct acdc_pkt *pkts, unsigned int n);
+#ifdef ACDC_IN_LINE
+#define ACDC_DIRECTION static ACDC_ALWAYS_INLINE
+#else
+#define ACDC_DIRECTION
+#endif
+ACDC_DIRECTION void acdc_egress(struct acdc_ctx *, struct acdc_pkt *pkts, unsigned int n);
+ACDC_DIRECTION void acdc_ingress(struct acdc_ctx *, struct acdc_pkt *pkts, unsigned int n);
 
 void acdc_syn_egress(struct acdc_ctx *, struct acdc_pkt *);
 void acdc_syn_ingress(struct acdc_ctx *, struct acdc_pkt *);
@@ -332,8 +345,9 @@ acdc_flow_enforced(const struct acdc_flow *f, const struct acdc_params *params)
 static inline bool
 acdc_flow_marked(const struct acdc_flow *f, const struct acdc_params *params)
 {
-    return acdc_params_enforce(params) && params->algorithm != ACDC_ALG_NONE
-           && (f->flags & ACDC_F_CAPABLE);
+    return (f->flags & ACDC_F_CAPABLE)
+           && (acdc_likely(f->flags & ACDC_F_PLAIN)
+               || (acdc_params_enforce(params) && params->algorithm != ACDC_ALG_NONE));
 }
 
 /* A window of data, bytes: what is in flight.  Where the window is enforced no more

@@ -194,7 +194,7 @@ probe(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_more *more,
 
     ACDC_COUNT(ctx, TAIL_PROBES, 1);
     more->tail_kept = false;
-    more->tail_due = ctx->now_us & 0xffffff;
+    more->tail_due = acdc_now_us(ctx) & 0xffffff;
     more->tail_delays |= more->tail_late;
     in->tx_beyond += p->payload;
     f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;
@@ -241,7 +241,7 @@ decide(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     uint32_t wait;
 
     if (!more || !more->tail_kept || more->tail_end != acdc_pkt_end(p)
-        || acdc_timing_elapsed(more->tail_due, ctx->now_us) > ACDC_TAIL_EARLY_US) {
+        || acdc_timing_elapsed(more->tail_due, acdc_now_us(ctx)) > ACDC_TAIL_EARLY_US) {
         return;                 /* There is a newer one. */
     }
     /* With another policy it would have another mark. */
@@ -255,7 +255,7 @@ decide(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     }
     wait = put_off_us(f, more, params);
     if (wait) {
-        more->tail_due = (ctx->now_us + wait) & 0xffffff;
+        more->tail_due = (acdc_now_us(ctx) + wait) & 0xffffff;
         p->release = ctx->now + (uint64_t) wait * 1000;
         p->verdict = ACDC_HOLD;
         return;

@@ -30,7 +30,7 @@ acdc_timing_mark(struct acdc_ctx *ctx, struct acdc_flow *f,
         || !acdc_params_timing(params)) {
         return;
     }
-    if (t->marked && acdc_timing_elapsed(ctx->now_us, t->sent_us)
+    if (t->marked && acdc_timing_elapsed(acdc_now_us(ctx), t->sent_us)
                      < acdc_flow_in(f)->srtt_us8 / 4) {
         /* Its report may still come. */
         return;
@@ -40,7 +40,7 @@ acdc_timing_mark(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
     acdc_pkt_set_reserved(p, ACDC_RES_FACK);
     t->mark = acdc_timing_mark_of(p->seq);
-    t->sent_us = ctx->now_us & 0xffffff;
+    t->sent_us = acdc_now_us(ctx) & 0xffffff;
     t->marked = true;
     ACDC_COUNT(ctx, TIMED, 1);
 }
@@ -120,7 +120,7 @@ acdc_timing_take(struct acdc_ctx *ctx, struct acdc_flow *f,
         return false;
     }
     acdc_pkt_get_report(p, &mark_ago, &clock);
-    elapsed = acdc_timing_elapsed(ctx->now_us, t->sent_us);
+    elapsed = acdc_timing_elapsed(acdc_now_us(ctx), t->sent_us);
     rtt = elapsed - (mark_ago & 0xffffff);
     if (!t->marked || mark_ago >> 24 != t->mark || rtt > elapsed) {
         ACDC_COUNT(ctx, REPORTS_IGNORED, 1);
@@ -180,7 +180,7 @@ acdc_timing_note(const struct acdc_ctx *ctx, struct acdc_flow *f,
         /* Of several the first: the others may be of the same one, segmented. */
         return;
     }
-    t->came_us = ctx->now_us & 0xffffff;
+    t->came_us = acdc_now_us(ctx) & 0xffffff;
     t->came_mark = acdc_timing_mark_of(p->seq);
     in->to_report = true;
     f->flags |= ACDC_F_TODO;
@@ -193,7 +193,7 @@ acdc_timing_is_due(const struct acdc_ctx *ctx, struct acdc_flow *f)
     struct acdc_flow_in *in = acdc_flow_in(f);
 
     /* What would look as if it were not long ago is no news any more. */
-    if (!t || ((ctx->now_us - t->came_us) & 0xffffff) - ACDC_RTT_MOST_US
+    if (!t || ((acdc_now_us(ctx) - t->came_us) & 0xffffff) - ACDC_RTT_MOST_US
               < ACDC_RTT_MOST_US - ACDC_RTT_SKEW_US) {
         in->to_report = false;
     }
@@ -205,7 +205,7 @@ acdc_timing_put(const struct acdc_ctx *ctx, const struct acdc_flow *f,
                 uint8_t *opt)
 {
     const struct acdc_timing *t = acdc_flow_timing(f);
-    uint32_t ago = acdc_timing_elapsed(ctx->now_us, t->came_us);
+    uint32_t ago = acdc_timing_elapsed(acdc_now_us(ctx), t->came_us);
 
     acdc_put32(opt, ACDC_REPORT_WORD | ctx->exid);
     acdc_put32(opt + ACDC_OPT_BODY_OFS, f->rx_ce);

@@ -13,6 +13,7 @@ include acdc/Kbuild
 # The engine and its glue to the datapath.
 lib_libopenvswitch_la_SOURCES += \
 	$(acdc_engine) \
+	$(acdc_in_line) \
 	$(acdc_headers) \
 	lib/acdc-arena.c \
 	lib/acdc-arena.h \

@@ -27,9 +27,9 @@ struct acdc_dp *ovs_acdc_dp(struct datapath *dp);
 /* Begins to sweep, once there is a tenant. */
 void ovs_acdc_sweep(struct acdc_dp *adp);
 
-/* acdc-linux.c: what a packet is to the engine, but for 'aux'. */
-void acdc_show(struct acdc_pkt *p, const struct vport *vport,
-	       struct sk_buff *skb);
+/* acdc-skb.c: shows the engine what it kept as 'skb', by '*p'. */
+void acdc_tail_through(struct acdc_port *port, struct acdc_pkt *p,
+		       const struct vport *vport, struct sk_buff *skb, u64 now);
 /* A packet of 'len' bytes that goes the way of 'like', or NULL. */
 struct sk_buff *acdc_alloc_like(const struct sk_buff *like, unsigned int l3_ofs,
 				unsigned int len);

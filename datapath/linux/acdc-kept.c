@@ -95,8 +95,7 @@ static void acdc_kept_due(struct acdc_kept *kept, struct sk_buff *skb, u64 now)
 		return;
 	}
 	skb->dev = vport->dev;
-	acdc_show(&p, vport, skb);
-	acdc_process(port, ACDC_TAIL, &p, 1, now);
+	acdc_tail_through(port, &p, vport, skb, now);
 	if (p.verdict == ACDC_HOLD) {
 		acdc_kept_cb(skb)->due = p.release;
 		acdc_kept_insert(kept, skb);

@@ -57,7 +57,6 @@ ramp_free(struct driver *d)
 static void
 set_time(struct driver *d, uint32_t now_us)
 {
-    d->ctx.now_us = now_us;
     /* With a part of a microsecond, any. */
     d->ctx.now = now_us * (uint64_t) 1000 + (now_us ^ now_us >> 7) * 7919u % 1000;
 }

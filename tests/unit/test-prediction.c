@@ -133,7 +133,7 @@ is_quick(const struct sim *s, const struct packet *wire)
     ctx.policy = s->port[0]->tenant->policy;
     ctx.slot = &stats;
     ctx.exid = ACDC_OPT_EXID;
-    ctx.now_us = (uint32_t) (s->now / 1000);
+    ctx.now = s->now;
     *f = *flow;
     *acdc_flow_in(f) = *acdc_flow_in(flow);
     params = acdc_flow_params(&ctx, f);
