@@ -189,6 +189,23 @@ stream(int side, uint32_t slot, uint32_t visit, bool *up, struct segment *s)
     return true;
 }
 
+/* The network's last ACK for what the guest sends in 'slot', as of 'visit', once more. */
+static inline uint16_t
+repeat_ack(uint32_t slot, uint32_t visit, uint8_t *frame)
+{
+    struct segment s = { .seq = 0 };
+    uint32_t period = n_data + n_acks;
+    uint32_t phase = (visit + slot) % period;
+    uint32_t ago = phase < n_data ? phase + 1 : 0;
+    bool up;
+
+    if (ago > visit || !stream(NETWORK, slot, visit - ago, &up, &s)) {
+        /* There was none yet: none of the data. */
+        s = (struct segment) { .seq = 1, .ack = 1, .flags = ACK, .ecn = ECT0, .feedback = true };
+    }
+    return make_frame(frame, NETWORK, slot, true, &s);
+}
+
 /* Where a side is. */
 struct visits {
     uint64_t pos;               /* Visits, of handshakes too. */

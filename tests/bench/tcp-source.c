@@ -9,6 +9,10 @@
  * retransmissions, and OVS's mempools are too small for a capture of a million
  * connections.
  *
+ * Between rounds the network's last ACKs are repeated if these are more than 200 ms old: the
+ * process is stopped at times, or waits for a processor, and who sends for half a second and hears
+ * nothing would not be followed (datapath/acdc-unseen.c).
+ *
  * The guest's port copies each frame in and out, as vhost-user does. */
 
 #include <pthread.h>
@@ -40,7 +44,9 @@ enum {
     LEAD = 4096,                /* One side before the other, most. */
     SAMPLE = 4096,              /* Packets. */
     N_SAMPLES = 1 << 16,
+    MAX_PERIOD = 64,            /* Visits of a cycle. */
 };
+#define ACK_AGE_NS 2e8
 
 /* Shared with tests/bench/dpdk, which maps the same file. */
 struct sample {
@@ -80,6 +86,11 @@ struct side {
 
 static struct side sides[2];
 APART static struct report *report;     /* From here on only read. */
+static struct {                 /* Of the network's side, see may_repeat(). */
+    uint64_t began[MAX_PERIOD]; /* The last rounds, cycles. */
+    uint32_t round;             /* The one that began last. */
+    uint32_t left;              /* ACKs to be repeated before it goes on. */
+} repeats;
 static uint64_t count_from, count_to;   /* Packets, for callgrind. */
 static uint8_t guest_memory[FRAME_MAX];
 static double ns_per_cycle;
@@ -160,6 +171,44 @@ may_go(struct side *own, const struct side *other)
     return own->visits.pos < limit_of(own);
 }
 
+/* Whether an ACK of slot '*slot' is to be repeated before the network's side goes on. */
+static bool
+may_repeat(const struct visits *v, uint32_t *slot)
+{
+    uint32_t period = n_data + n_acks;
+
+    if (v->round <= HANDSHAKE) {
+        return false;
+    }
+    if (v->round != repeats.round) {
+        uint64_t now = rte_rdtsc(), *began = &repeats.began[v->round % period];
+
+        /* Within so many rounds each connection has had an ACK. */
+        repeats.left = (double) (now - *began) * ns_per_cycle > ACK_AGE_NS ? n_slots : 0;
+        for (uint32_t i = 0; repeats.left && i < period; i++) {
+            repeats.began[i] = now;
+        }
+        *began = now;
+        repeats.round = v->round;
+    }
+    if (!repeats.left) {
+        return false;
+    }
+    *slot = --repeats.left;
+    return true;
+}
+
+static uint16_t
+next_of(struct side *own, int side, uint8_t *frame)
+{
+    struct visits *v = &own->visits;
+    uint32_t slot;
+
+    return side == NETWORK && may_repeat(v, &slot)
+           ? repeat_ack(slot, v->round - HANDSHAKE - 1, frame)
+           : next_frame(v, side, frame);
+}
+
 static uint16_t
 receive(uint16_t port __rte_unused, uint16_t queue __rte_unused,
         struct rte_mbuf *mbufs[], uint16_t n_mbufs,
@@ -191,7 +240,7 @@ receive(uint16_t port __rte_unused, uint16_t queue __rte_unused,
     }
     while (n < n_mbufs && may_go(own, other)) {
         uint8_t *frame = rte_pktmbuf_mtod(mbufs[n], uint8_t *);
-        uint16_t len = next_frame(&own->visits, side, frame);
+        uint16_t len = next_of(own, side, frame);
 
         if (len) {
             if (side == GUEST && len == FRAME_MAX) {
@@ -281,7 +330,7 @@ begin(void)
         || sscanf(config, "slots=%u,data=%u,acks=%u,count=%llu-%llu,"
                   "report=%255s", &slots, &data, &acks, &from, &to,
                   path) != 6
-        || !slots || !data || !acks
+        || !slots || !data || !acks || data + acks > MAX_PERIOD
         || (fd = open(path, O_RDWR)) < 0) {
         fputs("tcp-source: bad ACDC_BENCH\n", stderr);
         abort();
