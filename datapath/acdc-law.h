@@ -141,6 +141,7 @@ struct acdc_facts {
     uint32_t min_rtt_us;        /* 0: not known, or not ACDC_CC_MIN_RTT. */
     bool one_segment;           /* What is in flight is acknowledged at once,
                                  * be it a single segment. */
+    bool paced;                 /* What is sent leaves evenly. */
     bool slows;                 /* A window below two segments is one that is paced: less
                                  * than a segment a round trip may leave. */
     uint32_t salt;              /* Random, not known to the guest, the same in

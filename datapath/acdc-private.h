@@ -415,6 +415,7 @@ acdc_flow_facts(const struct acdc_ctx *ctx, const struct acdc_flow *f,
         .min_rtt_us = acdc_law_min_rtt_us(&in->law),
         .one_segment = params->small_windows && acdc_flow_is_prompt(f)
                        && (f->flags & ACDC_F_SOLICITED),
+        .paced = in->paces && (ctx->acdc->host & ACDC_HOST_HOLDS),
         .slows = in->slows,
         .salt = (uint32_t) (acdc_flow_secret(ctx, f) >> 32),
         .undo = f->flags & ACDC_F_DOUBT ? &acdc_flow_more_if_any(f)->undo : NULL,

@@ -222,6 +222,69 @@ test_slow(void)
     sim_done(&s);
 }
 
+/* By how much a mark of a segment cuts the window; 'alpha': what it was then, 'window':
+ * before. */
+static uint32_t
+cut(bool holds, uint32_t *alpha, uint32_t *window)
+{
+    struct acdc_flow_info fi;
+    struct sim s;
+
+    begin(&s, holds);
+    sim_info(&s, 0, &fi);
+    *window = fi.window;
+    sim_data(&s, 0, MSS, true);
+    s.now += RTT_US * 1000;
+    packet_free_list(sim_ack(&s, 1));
+    sim_info(&s, 0, &fi);
+    *alpha = fi.alpha;
+    sim_done(&s);
+    return *window - fi.window;
+}
+
+/* What is paced is cut half as deep, but not where most is marked, nor at few segments. */
+static void
+test_cut(void)
+{
+    static const struct {
+        uint32_t alpha, segments;
+        uint32_t paced;         /* What a cut takes, paced and not, parts of ... */
+        uint32_t trains;        /* ... the window. */
+    } cases[] = {
+        { ACDC_FIX_ONE / 8, 100, ACDC_FIX_ONE / 32, ACDC_FIX_ONE / 16 },
+        { ACDC_FIX_ONE / 2, 100, ACDC_FIX_ONE / 8, ACDC_FIX_ONE / 4 },
+        { ACDC_FIX_ONE * 3 / 4, 100, ACDC_FIX_ONE * 9 / 32, ACDC_FIX_ONE * 3 / 8 },
+        { ACDC_FIX_ONE, 100, ACDC_FIX_ONE / 2, ACDC_FIX_ONE / 2 },
+        { ACDC_FIX_ONE / 8, 3, ACDC_FIX_ONE / 16, ACDC_FIX_ONE / 16 },
+    };
+    struct acdc_params params = acdc_params_default;
+    struct acdc_facts facts = { .params = &params, .mss = MSS, .ce = MSS, .total = MSS };
+    struct acdc_law law;
+    uint32_t alpha, window, part, found;
+    unsigned int i;
+
+    for (i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
+        window = cases[i / 2].segments * MSS;
+        facts.paced = i % 2;
+        part = facts.paced ? cases[i / 2].paced : cases[i / 2].trains;
+        acdc_law_init(&law, &facts, ACDC_ALG_DCTCP);
+        law.slow_start = false;
+        law.wnd = window;
+        acdc_marks_set(&law, cases[i / 2].alpha, 0, 0);
+        acdc_law_ack(&law, &facts);
+        is_u64(window - law.wnd, (uint64_t) window * part >> ACDC_FIX_SHIFT,
+               "%s, alpha %u, of %u bytes", facts.paced ? "paced" : "in trains",
+               cases[i / 2].alpha, window);
+    }
+
+    found = cut(false, &alpha, &window);
+    part = (uint32_t) ((uint64_t) window * alpha >> (ACDC_FIX_SHIFT + 1));
+    ok(found + 1 >= part && found <= part + 1, "in trains %u bytes, of %u", found, part);
+    found = cut(true, &alpha, &window);
+    part = (uint32_t) ((uint64_t) window * alpha >> (ACDC_FIX_SHIFT + 2));
+    ok(part > 0 && found + 1 >= part && found <= part + 1, "paced %u bytes, of %u", found, part);
+}
+
 /* A guest that does not heed its window: no more than a round trip. */
 static void
 test_bound(void)
@@ -504,6 +567,7 @@ main(void)
     test_even();
     test_pieces();
     test_slow();
+    test_cut();
     test_bound();
     test_retransmission();
     test_timing();
