@@ -89,7 +89,8 @@ acdc_doubt_settle(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (more->doubt_waits == ACDC_DOUBT_TIMER && (told->acked || told->loss)) {
         acdc_flow_timeout(ctx, f, facts);
     } else if (more->doubt_waits == ACDC_DOUBT_PROBE && told->acked && told->all
-               && acdc_timing_elapsed(acdc_now_us(ctx), more->tail_due) >= facts->srtt_us) {
+               && acdc_timing_elapsed(acdc_now_us(ctx), more->tail_due)
+                  >= facts->srtt_us) {
         /* The probe, too, would have been counted by now. */
         convict(ctx, f, facts);
         more->doubt_left = 1;
