@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import random
 import signal
@@ -87,16 +86,21 @@ class Follower(Idl):
             helper.register_columns(table, [name for name in names if name in there["columns"]])
         super().__init__(remote, helper, probe_interval=PROBE_MS, leader_only=False)
         self._version = schema.get("version")
-        self._text = self._there = ""
-        self._cancelled = False
+        self._asked: Any = None
+        self.outdated = False
+        """Whether the database was converted, or has another schema than was thought."""
         self._receive = self._session.recv
         self._session.recv = self._watch
 
     def _watch(self) -> Any:  # noqa: ANN401
-        """What comes.  The IDL does not know that a conversion ends its monitor."""
+        """What comes.  The IDL does not know that a conversion ends its monitor, nor does it ask
+        for the schema again when it connects anew.  What _Server says of it may be old."""
         message = self._receive()
         if message is not None and message.method == "monitor_canceled":
-            self._cancelled = True
+            self.outdated = True
+        elif message is not None and self._asked is not None and message.id == self._asked:
+            self.outdated |= bool(message.result) and message.result["version"] != self._version
+            message = self._watch()
         return message
 
     def send_request(self, request: Message) -> Any:  # noqa: ANN401
@@ -107,17 +111,11 @@ class Follower(Idl):
         if request.method == "monitor" and request.params[0] == "_Server":
             for wanted in request.params[2]["Database"]:
                 wanted["columns"] = [name for name in wanted["columns"] if name != "index"]
+        if request.params[0] == self._db.name and self._version is not None:
+            question = Message.create_request("get_schema", [self._db.name])
+            self._asked = question.id
+            self._session.send(question)
         return super().send_request(request)
-
-    def outdated(self) -> bool:
-        """Whether the server's database was converted, or has another schema than was thought."""
-        rows = (self.server_tables or {}).get("Database")
-        for row in rows.rows.values() if rows else ():
-            if row.name == self._db.name and row.schema and row.schema[0] != self._text:
-                self._text = row.schema[0]
-                self._there = json.loads(self._text)["version"]
-        differs = self._version is not None and self._there not in ("", self._version)
-        return self._cancelled or differs
 
     def has_to_send(self) -> bool:
         """Whether run() would send a condition that was changed, which wait() does not know."""
@@ -158,7 +156,7 @@ class Agent:
 
     def connect(self) -> None:
         """To what the local database says.  Raises ConnectionError if nobody answers."""
-        if self.local is not None and self.local.outdated():
+        if self.local is not None and self.local.outdated:
             self.local.close()
             self.local = None
         if self.local is None:
@@ -180,11 +178,11 @@ class Agent:
         if remotes != self.remotes:
             self.remotes = remotes
             self.disconnect()
-        if self.centre is not None and self.centre.outdated():
+        if self.centre is not None and self.centre.outdated:
             self.disconnect()
             self.retry_at = msec() + random.randrange(100, 500)
             return
-        if self.southbound is not None and self.southbound.outdated():
+        if self.southbound is not None and self.southbound.outdated:
             self.southbound.close()
             self.southbound = None
             self.seen = ()
@@ -409,7 +407,7 @@ class Agent:
         for idl in (self.local, self.centre, self.southbound):
             if idl is not None:
                 idl.wait(poller)
-                if idl.outdated() or idl.has_to_send():
+                if idl.outdated or idl.has_to_send():
                     poller.immediate_wake()
         if self.retry_at:
             poller.timer_wait_until(self.retry_at)

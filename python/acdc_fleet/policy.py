@@ -11,7 +11,7 @@ from .transport import Failure, assign, plain
 
 OWNER = "acdc-owner"
 # Of a local tenant, what is not policy, and what is done by itself.
-LOCAL = {"name", "rules", "status", "statistics", "external_ids", "bind"}
+LOCAL = {"name", "rules", "status", "statistics", "external_ids"}
 RULE_LOCAL = {"external_ids"}
 
 Ports = Mapping[str, Mapping[str, str]]
@@ -90,7 +90,8 @@ class Copy:
 
     def _tenant(self, there: Any, here: Any | None, ports: Ports) -> None:  # noqa: ANN401
         values = self._columns(there, "ACDC", LOCAL)
-        values["bind"] = selectors(there, ports)
+        if "bind" in values:
+            values["bind"] = selectors(there, ports)
         rules = self._rules(there, here)
         new = here is None
         if here is None:

@@ -8,6 +8,7 @@ import json
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 from acdc_testlib.fleet import ROOT, SERVERS, Fleet, schema
 from acdc_testlib.netns import wait_for
@@ -151,6 +152,26 @@ def test_two_hosts_of_one_name(fleet: Fleet) -> None:
     clone.start_agent()
 
 
+def test_a_database_of_the_version_before(fleet: Fleet) -> None:
+    """Of a host, under an agent that knows more.  The switch waits for its columns."""
+    host = fleet.hosts[0]
+    client = [fleet.env["OVSDB_CLIENT"], "convert", f"unix:{host.ovs.rundir}/db.sock"]
+    new = Path(fleet.env["OVS_SCHEMA"])
+    schema = json.loads(new.read_text())
+    del schema["tables"]["ACDC"]["columns"]["bind"]
+    schema["version"] = "8.0.0"
+    old = fleet.dir / "old.ovsschema"
+    old.write_text(json.dumps(schema))
+    subprocess.run([*client, old], check=True)
+    fleet.ctl("tenant", "set", "blue", "beta=0.25")
+    everywhere(fleet, "0.25")
+    fleet.ctl("bind", "blue", "port-profile=blue")
+    said = f"host {host.name}: this Open vSwitch has no column bind in ACDC"
+    wait_for("the problem", lambda: said in fleet.run_ctl("status").stdout, 20)
+    subprocess.run([*client, new], check=True)
+    wait_for("selectors", lambda: host.get("acdc", "blue", "bind") == '["port-profile=blue"]', 20)
+
+
 def test_schema_upgrade_under_load(fleet: Fleet) -> None:
     """Agents and operators go on; hosts without the new column say so once it is used."""
     new = schema()
@@ -161,6 +182,9 @@ def test_schema_upgrade_under_load(fleet: Fleet) -> None:
     columns["gain"]["type"]["key"]["maxReal"] = 8
     path = fleet.dir / "new.ovsschema"
     path.write_text(json.dumps(new))
+    # Servers' own table of databases keeps the old schema, relays' does not.
+    host = fleet.hosts[4]
+    host.vsctl("set", "open_vswitch", ".", f'external_ids:acdc-fleet-remote="{fleet.remote}"')
     for i in range(6):
         fleet.ctl("tenant", "set", "blue", f"beta={('0.25', '0.75')[i % 2]}")
         if i == 2:
