@@ -32,6 +32,8 @@ VERSION = "1"
 PROBE_MS = 10000
 JITTER_MS = 1000
 BACKOFF_MS = 60000
+# After a transaction that failed, as when the disk is full.
+RETRY_MS = 10000
 # How long ovs-vswitchd may take before it is a problem.
 PATIENCE_MS = 5000
 
@@ -138,6 +140,7 @@ class Agent:
         self.transaction: Transaction | None = None
         self.pending = 0  # The revision that 'transaction' writes.
         self.failed: tuple[int, int, str] | None = None
+        self.failed_until = 0
         self.problems: list[str] = []
         self.waiting_since = 0
         self.report_at = 0
@@ -304,7 +307,8 @@ class Agent:
                 self.local.change_seqno,
                 f"revision {self.pending}: {text}",
             )
-            log(self.failed[2])
+            self.failed_until = msec() + RETRY_MS
+            self.say(self.failed[2])
         self.transaction = None
         self.seen = ()
 
@@ -391,6 +395,8 @@ class Agent:
         idls = [idl for idl in (self.local, self.centre, self.southbound) if idl is not None]
         if self.transaction is not None:
             self.commit()
+        if self.failed and msec() >= self.failed_until:
+            self.failed, self.seen = None, ()
         seen = tuple(idl.change_seqno for idl in idls)
         if self.transaction is None and seen != self.seen:
             self.seen = seen
@@ -415,6 +421,8 @@ class Agent:
             poller.immediate_wake()
         if self.transaction is not None:
             self.transaction.wait(poller)
+        if self.failed:
+            poller.timer_wait_until(self.failed_until)
         if self.report_at:
             poller.timer_wait_until(self.report_at)
         if msec() < self.waiting_since + PATIENCE_MS:

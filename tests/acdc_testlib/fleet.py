@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -197,7 +196,11 @@ class DatabaseOnly(acdc_ovs.Ovs):
         super().__init__(rundir, Programs.patched())
 
     def _popen(self, program: Path, words: list[str], **options: Any) -> subprocess.Popen[Any]:
-        return subprocess.Popen([*DIE_WITH_PARENT, *words], start_new_session=True, **options)
+        # SIGXFSZ stays ignored: a file that may not grow is an error, as with a full disk.
+        self.server = subprocess.Popen(
+            [*DIE_WITH_PARENT, *words], start_new_session=True, restore_signals=False, **options
+        )
+        return self.server
 
 
 class Fleet:

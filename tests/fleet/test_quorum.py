@@ -5,11 +5,26 @@
 from __future__ import annotations
 
 import re
+import resource
 import subprocess
 import time
 
-from acdc_testlib.fleet import ROOT, SERVERS, Fleet
+from acdc_testlib.fleet import ROOT, SERVERS, DatabaseOnly, Fleet, Host
 from acdc_testlib.netns import wait_for
+
+
+def the_disk_is_full(fleet: Fleet, host: Host) -> None:
+    """Of a host: it says so, and catches up when there is room again, of itself."""
+    database = host.ovs.rundir / "conf.db"
+    assert isinstance(host.ovs, DatabaseOnly)
+    server = host.ovs.server.pid
+    resource.prlimit(server, resource.RLIMIT_FSIZE, (database.stat().st_size, -1))
+    fleet.ctl("tenant", "set", "blue", "beta=0.5")
+    wait_for("the problem", lambda: "I/O error" in fleet.run_ctl("status").stdout, 20)
+    assert host.beta() == "0.25"
+    resource.prlimit(server, resource.RLIMIT_FSIZE, (-1, -1))
+    wait_for("the change", lambda: host.beta() == "0.5", 20)
+    fleet.ctl("tenant", "set", "blue", "beta=0.25", "--wait=database")
 
 
 def test_loss_of_quorum() -> None:
@@ -20,6 +35,7 @@ def test_loss_of_quorum() -> None:
         (host,) = fleet.add_hosts(1)
         fleet.await_hosts()
         fleet.ctl("tenant", "set", "blue", "beta=0.25", "--wait=database")
+        the_disk_is_full(fleet, host)
         fleet.client("convert", str(fleet.schema))
         for name in ("relay", "b", "c"):
             fleet.kill(name)

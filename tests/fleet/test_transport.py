@@ -63,6 +63,9 @@ Idl(sys.argv[1], helper).run()
 """
 
 
+CURVE = "-newkey ec -pkeyopt ec_paramgen_curve:P-256"
+
+
 @pytest.mark.parametrize(
     ("address", "files", "said"),
     [
@@ -78,7 +81,7 @@ def test_files_and_addresses_that_are_wrong(
 ) -> None:
     """They are said, and nothing ends."""
     for key in ("other.pem", "key.pem"):
-        make = f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {key} -out cert.pem -subj /CN=x"
+        make = f"openssl req -x509 -nodes -keyout {key} -out cert.pem -subj /CN=x {CURVE}"
         subprocess.run(make.split(), cwd=tmp_path, check=True, capture_output=True)
     (tmp_path / "text").write_text("not a certificate")
     done = subprocess.run(
