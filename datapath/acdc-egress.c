@@ -623,7 +623,8 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     if (f->flags & ACDC_F_CAPABLE) {
         dress(ctx, f, params, p);
         if (acdc_unlikely(params->tail_probe) && p->payload
-            && (ctx->acdc->host & ACDC_HOST_KEEPS)) {
+            && (ctx->acdc->host & ACDC_HOST_KEEPS)
+            && !acdc_tail_has(f, p, last)) {
             acdc_tail_keep(ctx, f, params, p, last);
         }
     } else if (f->flags & ACDC_F_RESUME) {

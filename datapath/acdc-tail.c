@@ -126,14 +126,9 @@ acdc_tail_keep(struct acdc_ctx *ctx, struct acdc_flow *f,
 {
     struct acdc_flow_more *more = acdc_flow_more(f);
     uint32_t end = acdc_pkt_end(p);
-    bool again = !seq_after(end, last);
     uint64_t leaves = p->verdict == ACDC_HOLD ? p->release : ctx->now;
     uint32_t units;
 
-    if (!again && !(p->tcp_flags & (ACDC_TCP_PSH | ACDC_TCP_FIN))
-        && more->tail_kept && seq_after(more->tail_end, f->snd_una)) {
-        return;
-    }
     units = (wait_us(f, more, params) + ACDC_KEEP_US - 1) / ACDC_KEEP_US;
     /* Not what the peer will not take, nor a probe of its window. */
     if (!units || !is_probed(f, params) || !seq_after(end, f->snd_una)

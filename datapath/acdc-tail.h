@@ -15,8 +15,19 @@
 
 #include "acdc-private.h"
 
-/* Data 'p' of the guest, which leaves as it is now.  'last': snd_nxt before it.
- * Flow's lock held. */
+/* Data of the guest, as for acdc_tail_keep(): one of this window is kept already. */
+static inline bool
+acdc_tail_has(const struct acdc_flow *f, const struct acdc_pkt *p, uint32_t last)
+{
+    const struct acdc_flow_more *more = acdc_flow_more_if_any(f);
+
+    return more && more->tail_kept && f->snd_nxt != last
+           && !(p->tcp_flags & (ACDC_TCP_PSH | ACDC_TCP_FIN))
+           && seq_after(more->tail_end, f->snd_una);
+}
+
+/* Data 'p' of the guest, which leaves as it is now, and acdc_tail_has() not.  'last':
+ * snd_nxt before it.  Flow's lock held. */
 void acdc_tail_keep(struct acdc_ctx *, struct acdc_flow *,
                     const struct acdc_params *, struct acdc_pkt *p,
                     uint32_t last);
