@@ -333,3 +333,23 @@ def test_queries_and_transfers(lab: Any) -> None:  # noqa: F811
     big = [f for f in stride["flows"] if f["kind"] == "transfer"]
     assert [len(f["flows"]) for f in big] == [4] * 9
     assert all(row[3] is not None for f in big for row in f["flows"])
+
+
+def test_lost_tails_are_probed(lab: Any) -> None:  # noqa: F811
+    """Guests' own timers are 200 ms.  RACK's 20 ms after a SACK are no timeout."""
+    result = lab(
+        "tails --acdc --rto-min 0 --loss 1 --flows 3 --seconds 0.2 --tenant tail_probe=2000"
+    )
+    assert_clean(result)
+    count = counters(result)
+    assert count["tail_probes"] > 0 == count["tail_spurious"]
+    assert count["retransmits"] > 0 == count["timeouts"] == result["tcp"]["timeouts"]
+    assert result["rpc_us"]["small"]["max"] < 100_000
+
+
+def test_delayed_acks_are_not_probed(lab: Any) -> None:  # noqa: F811
+    """The next request, after 1 to 3 ms, is the ACK of an answer of a byte."""
+    line = "shallow --flows 4 --buffer 4000000 --rto-min 0 --seconds 0.3"
+    result = lab(f"{line} --acdc --tenant tail_probe=500")
+    assert result["rpc_us"]["short"]["n"] > 100
+    assert counters(result)["tail_probes"] == 0
