@@ -84,11 +84,44 @@ cross(struct sim *s, int from, const struct tcp_spec *spec, unsigned int how)
     return got;
 }
 
+/* An end has asked as often, and has no answer. */
+static bool
+asks(uint8_t times)
+{
+    int side;
+
+    for (side = 0; side < 2; side++) {
+        const struct acdc_flow *f = sim_flow(&pairs[FORGETS], side);
+
+        if (f && acdc_flow_is_lost(f) && f->bad_feedback >= times) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* An end has forgotten for good. */
+static bool
+is_unknown(void)
+{
+    int side;
+
+    for (side = 0; side < 2; side++) {
+        const struct acdc_flow *f = sim_flow(&pairs[FORGETS], side);
+
+        if (f && f->state == ACDC_FLOW_UNKNOWN) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void
 send(int from, uint32_t payload, unsigned int how)
 {
     const struct acdc_flow *f = sim_flow(&pairs[FORGETS], from);
-    bool hides = f && !acdc_flow_is_lost(f);
+    /* One that has fallen back leaves marks to the guest. */
+    bool hides = f && !acdc_flow_is_lost(f) && (f->flags & ACDC_F_CAPABLE);
     struct got got[N_PAIRS];
     int i;
 
@@ -117,7 +150,7 @@ send(int from, uint32_t payload, unsigned int how)
         CHECK(got[KNOWS].bytes == payload);
     }
     /* A mark of what nobody noted the codepoint of is the guests' own. */
-    CHECK(gone || (how & 1 && !hides) || got[FORGETS].ecn == got[KNOWS].ecn);
+    CHECK(gone || is_unknown() || (how & 1 && !hides) || got[FORGETS].ecn == got[KNOWS].ecn);
 }
 
 static void
@@ -159,8 +192,7 @@ operate(void)
            || (sim_flow(s, 1) && acdc_flow_is_lost(sim_flow(s, 1)) && !sim_flow(s, 0))
            || (sim_flow(s, 0) && acdc_flow_is_lost(sim_flow(s, 0))
                && sim_flow(s, 1) && acdc_flow_is_lost(sim_flow(s, 1)))
-           || (sim_flow(s, 0) && sim_flow(s, 0)->state == ACDC_FLOW_UNKNOWN)
-           || (sim_flow(s, 1) && sim_flow(s, 1)->state == ACDC_FLOW_UNKNOWN);
+           || is_unknown();
 }
 
 /* The guests have connected: what they know of windows, and have of each other. */
@@ -188,12 +220,16 @@ static void
 compare(void)
 {
     struct acdc_flow_info before[N_PAIRS][2], after[N_PAIRS][2];
+    bool asked = asks(ACDC_QUESTIONS);
     int i, side;
 
     for (i = 0; i < 6; i++) {
         send(i & 1, 1000, 0);
         send(!(i & 1), 0, 0);
         pass_time(500);
+    }
+    if (asked && asks(0)) {
+        return;                 /* Of the last question, too, nothing came. */
     }
     for (i = 0; i < N_PAIRS; i++) {
         sim_info(&pairs[i], 0, &before[i][0]);
@@ -220,10 +256,12 @@ compare(void)
         CHECK(a->rx_total - was[side].rx_total
               == b->rx_total - before[KNOWS][side].rx_total);
     }
-    CHECK(!sim_counter(&pairs[FORGETS], 0, ACDC_C_POLICED_PACKETS)
-          && !sim_counter(&pairs[FORGETS], 1, ACDC_C_POLICED_PACKETS)
-          && !sim_counter(&pairs[FORGETS], 0, ACDC_C_ACK_OPTIMISTIC)
-          && !sim_counter(&pairs[FORGETS], 1, ACDC_C_ACK_OPTIMISTIC));
+    for (side = 0; side < 2; side++) {
+        struct acdc_tenant_stats stats;
+
+        CHECK(!acdc_tenant_stats_get(pairs[FORGETS].acdc[side], SIM_TENANT, &stats));
+        CHECK(!stats.counters[ACDC_C_POLICED_PACKETS] && !stats.counters[ACDC_C_ACK_OPTIMISTIC]);
+    }
 }
 
 int
@@ -236,6 +274,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     input = data;
     left = size;
     gone = false;
+    sim_max_flows = 8;
     shape = byte();
     scales = byte();
     params.police = shape & 1;

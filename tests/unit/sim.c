@@ -14,6 +14,8 @@ check(bool ok, const char *what)
     }
 }
 
+uint32_t sim_max_flows = 1000;
+
 void
 sim_policy(struct sim *s, int side, const struct acdc_params *params)
 {
@@ -29,8 +31,8 @@ void
 sim_init(struct sim *s, const struct acdc_params *p0,
          const struct acdc_params *p1)
 {
-    static const struct acdc_config config = {
-        .max_flows = 1000, .idle_timeout = 100, .exid = ACDC_OPT_EXID,
+    const struct acdc_config config = {
+        .max_flows = sim_max_flows, .idle_timeout = 100, .exid = ACDC_OPT_EXID,
     };
     int i;
 

@@ -47,6 +47,9 @@ struct sim {
     struct packet *wire[3], *seen[3];
 };
 
+/* Of each engine that is made from now on.  What walks the table is faster with few. */
+extern uint32_t sim_max_flows;
+
 /* Engines with one tenant "blue" with these parameters (NULL: the defaults)
  * and port 7 bound to it. */
 void sim_init(struct sim *, const struct acdc_params *,
