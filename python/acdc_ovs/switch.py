@@ -295,9 +295,10 @@ class Ovs:
             if bridge := change.find("Bridge", name):
                 change.root.delvalue("bridges", bridge)
 
-    def add_port(self, bridge: str, name: str, **columns: object) -> None:
+    def add_port(self, bridge: str, name: str | Port, **columns: object) -> None:
+        port = name if isinstance(name, Port) else Port(name, columns)
         with self.change() as change:
-            change.get("Bridge", bridge).addvalue("ports", _add_port(change, Port(name, columns)))
+            change.get("Bridge", bridge).addvalue("ports", _add_port(change, port))
 
     def del_port(self, name: str) -> None:
         """If it is there."""

@@ -49,6 +49,8 @@ def test_plan_fits_together(name: str) -> None:
             assert (SIZES / f"{sizes}.txt").exists()
     assert set(plan.tenants) <= {host.tenant for host in plan.hosts}
     assert {change.tenant for change in plan.changes} <= set(plan.tenants)
+    assert {move.host for move in plan.moves} <= set(hosts)
+    assert {move.to for move in plan.moves} <= set(plan.switches)
     # Every host reaches every other.
     reached = {plan.switches[0]}
     for _ in plan.switches:

@@ -56,6 +56,7 @@ class Run:
         self.trace: list[dict[str, Any]] = []
         self.start_ns = 0
         self.reloaded: tuple[float, float] | None = None  # From and to, s.
+        self.moved: list[dict[str, Any]] = []  # See _move().
 
     def run(self) -> dict[str, Any]:
         if not self.virtual:
@@ -232,6 +233,8 @@ class Run:
                 args = (when, event)
                 events.append(threading.Thread(target=self._at, args=args, daemon=True))
         threads += events
+        if self.plan.moves:
+            threads.append(threading.Thread(target=self._move, daemon=True))
         if options.acdc and self.plan.changes:
             threads.append(threading.Thread(target=self._change, daemon=True))
         for thread in threads:
@@ -308,6 +311,23 @@ class Run:
         self.net.reload()
         self.net.announce()
         self.reloaded = self.options.reload, time.monotonic() - self.start_ns / 1e9
+
+    def _move(self) -> None:
+        """What there is between moves: when that began and ended, where the guest was, and at
+        the end how many connections it had there, and with AC/DC."""
+        begin, host = self.options.seconds * 0.1, self.net.hosts[self.plan.moves[0].host]
+        at, tenant = host.switch, host.tenant
+        end = [move.at for move in self.plan.moves] + [self.options.seconds - 0.01]
+        for move, until in zip([*self.plan.moves, None], end, strict=True):
+            self._sleep_to(until)
+            known = self.options.acdc and tenant
+            n, governed = self.net.governed(host.name) if known else (0, 0)
+            entry = {"at": at, "began": begin, "ended": until}
+            self.moved.append(entry | {"connections": n, "capable": governed})
+            if move:
+                self.net.move(move)
+                at, tenant = move.to, move.tenant
+                begin = time.monotonic() - self.start_ns / 1e9 + SETTLED
 
     def _log_files(self) -> None:
         for ovs in self.net.hypervisors:
@@ -402,6 +422,11 @@ class Run:
             ]
         if self.trace:
             result["trace"] = self.trace
+        if self.moved:
+            result["moves"] = [
+                entry | results.within(flows, probes, entry["began"], entry["ended"])
+                for entry in self.moved
+            ]
         if self.reloaded:
             begun, done = self.reloaded
             spans = {"before": (begin, begun), "after": (done + SETTLED, options.seconds)}

@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,11 @@ from mininet.topo import Topo
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "python"))
 
 import acdc_mininet as am
+from acdc_mininet.link import batch_in, queue_lines
+from acdc_ovs import Port
 
 from .fabric import forwarding
-from .scenarios import Host, Options, Plan, Trunk
+from .scenarios import Host, Move, Options, Plan, Trunk
 
 HEADERS = 14  # of Ethernet, which tc counts
 ENCAPSULATION = 50  # IPv4, UDP, VXLAN or Geneve, Ethernet: so much the underlay's MTU is larger
@@ -63,7 +66,7 @@ class LabTopo(Topo):
             self.addSwitch(
                 switch,
                 dpid=f"{i:x}",
-                inNamespace=bool(options.tunnel or options.reload),
+                inNamespace=bool(options.tunnel or options.reload or plan.moves),
                 tunnels=tunnels,
                 **forwarding(plan, options, switch, macs),
             )
@@ -198,6 +201,7 @@ class Network:
             offload=options.offload,
         )
         self.hypervisors: list[am.Ovs] = self.mn.hypervisors
+        self.at: dict[str, str] = {}  # Where guests are that have moved.
 
     def start(self) -> None:
         """Open vSwitch, the bridges in it, and the guests' own settings."""
@@ -221,16 +225,23 @@ class Network:
         for tenant in sorted(set(tenants.values())):
             self.mn.bind(tenant, *(name for name, its in tenants.items() if its == tenant))
 
-    def announce(self) -> None:
+    def announce(self, *names: str) -> None:
         """A broadcast of each guest, so that the switches have learned all
         addresses: else they flood what should be a flow between two ports."""
-        for name in self.hosts:
+        for name in names or self.hosts:
             address = bytes.fromhex(self.mn[name].MAC().replace(":", ""))
-            # Of the ethertype for experiments (IEEE 802), without content.
-            frame = b"\xff" * 6 + address + b"\x88\xb5" + bytes(46)
             with self.inside(name), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
                 sock.bind(("eth0", 0))
-                sock.send(frame)
+                sock.send(b"\xff" * 6 + address + self._announcement(name, address))
+
+    def _announcement(self, name: str, mac: bytes) -> bytes:
+        """Gratuitous ARP (RFC 5227), as of a machine that was moved."""
+        if self.options.ipv6:
+            # Of the ethertype for experiments (IEEE 802), without content.
+            return b"\x88\xb5" + bytes(46)
+        ip = socket.inet_aton(self.address[name])
+        arp = bytes.fromhex("0001080006040001") + mac + ip + bytes(6) + ip
+        return b"\x08\x06" + arp.ljust(46, b"\0")
 
     def restart(self) -> None:
         """Of each ovs-vswitchd."""
@@ -246,6 +257,40 @@ class Network:
             to = Path(options.reload_to)
             switch.ovs.programs = dataclasses.replace(switch.ovs.programs, vswitchd=to)
         switch.reload(signal.SIGKILL if options.reload_by == "kill" else None)
+
+    def move(self, move: Move) -> None:
+        """Of a guest, as libvirt does at last: its port is at another hypervisor, and it says
+        so."""
+        name = f"p-{move.host}"
+        to = self.mn[move.to]
+        intf = next(x for x in self.mn.links if x.intf2.name == name).intf2
+        old = self.mn[self.at.get(move.host, self.hosts[move.host].switch)]
+        with old.inside():
+            old.ovs.del_port(name)
+            sh("ip", "link", "set", "dev", name, "netns", to.pid)
+        time.sleep(0.001)  # What was under way is there.
+        for switch in self.mn.switches:
+            # A switch learns also from what its flows have counted, within half a second.  So that
+            # none is told of the old place after the new one, that is done now.
+            switch.ovs.appctl("revalidator/purge")
+        with to.inside():
+            sh("ip", "link", "set", "dev", name, "up")
+            batch_in(to, "tc", queue_lines(name, intf.queue))
+        columns = {"other_config:acdc-tenant": move.tenant} if move.tenant else {}
+        to.ovs.add_port(to.name, Port(name, columns, own_qdiscs=True))
+        self.at[move.host] = move.to
+        time.sleep(0.001)  # Until the guest's device knows that it is connected.
+        self.announce(move.host)
+        time.sleep(0.001)
+        for switch in self.mn.switches:
+            # In virtual time nothing else wakes the thread that sees what was learnt.
+            switch.ovs.appctl("fdb/show", switch.name)
+
+    def governed(self, host: str) -> tuple[int, int]:
+        """Connections of a guest where it is now, and how many of them have AC/DC."""
+        ovs = self.mn[self.at.get(host, self.hosts[host].switch)].ovs
+        flows = [f for f in ovs.acdc("dump-flows", f"port=p-{host}") if f["state"] == "established"]
+        return len(flows), sum(flow["capable"] for flow in flows)
 
     def break_spine(self) -> None:
         """It drops all that comes from the first leaf, and no device says so."""

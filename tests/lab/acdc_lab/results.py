@@ -159,6 +159,11 @@ def summary(result: dict[str, Any]) -> str:
         lines.append(
             f"{when} the reload: RTT p99 {part['rtt_us'].get('p99', 0):.0f} us, {shares(part)}"
         )
+    for part in result.get("moves", ()):
+        lines.append(
+            f"at {part['at']}: {part['capable']} of {part['connections']} connections have AC/DC,"
+            f" RTT p99 {part['rtt_us'].get('p99', 0):.0f} us, {shares(part)}"
+        )
     queues = result["queues"]
     tcp = result["tcp"]
     lines.append(

@@ -123,6 +123,16 @@ class Change:
 
 
 @dataclasses.dataclass
+class Move:
+    """Of a guest to another switch, while traffic runs: a live migration."""
+
+    at: float  # s
+    host: str
+    to: str
+    tenant: str  # "": there it is without AC/DC
+
+
+@dataclasses.dataclass
 class Plan:
     switches: list[str]
     hosts: list[Host]
@@ -131,6 +141,7 @@ class Plan:
     tenants: dict[str, Tenant] = dataclasses.field(default_factory=dict)
     changes: list[Change] = dataclasses.field(default_factory=list)
     spines: list[str] = dataclasses.field(default_factory=list)  # see fabric.py
+    moves: list[Move] = dataclasses.field(default_factory=list)
 
 
 Build = Callable[[Options], Plan]
@@ -349,6 +360,23 @@ def far_guest(options: Options) -> Plan:
         if host.name in {f"r{i}" for i in range(1, burst)}:
             host.delay = 40e-3
     plan.trunks[0].speed = 0.5
+    return plan
+
+
+@scenario
+def migrate(options: Options) -> Plan:
+    """dumbbell with 3 hypervisors on the left; s1 moves to the second, to the third, which is
+    without AC/DC, and back (default 4)"""
+    count = options.flows or 4
+    hosts = pairs(options, count)
+    switches = ["left", "second", "plain", "core", "right"]
+    # Only the way into 'right' is a bottleneck.
+    trunks = [Trunk(name, "core", speed=4) for name in switches[:3]]
+    plan = Plan(switches, hosts, [*trunks, Trunk("core", "right")], bulk_pairs(options, count))
+    ways = ("second", "blue"), ("plain", ""), ("left", "blue")
+    plan.moves = [
+        Move(options.seconds * i / 4, "s1", to, tenant) for i, (to, tenant) in enumerate(ways, 1)
+    ]
     return plan
 
 
