@@ -86,6 +86,15 @@ def test_kernel_profile_of_a_transfer(tmp_path: Path) -> None:
     assert found == {"tcp-tso-on": {"bound": {"send": 60}}}
 
 
+def test_af_packet() -> None:
+    result = bench("af-packet", "--packets", "300")
+    variants = result["a packet"]
+    assert 300 < sum(variants["stock"].values()) < 3000
+    assert not {name for name in variants["stock"] if name.endswith("gress_run")}
+    assert all(50 < variants["bound"][name] < 500 for name in ("egress_run", "ingress_run"))
+    assert result["counters"]["pack_received"]
+
+
 @pytest.mark.parametrize("picks", ["uniform", "zipf"])
 def test_engine(picks: str) -> None:
     result = bench(

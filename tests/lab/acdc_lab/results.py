@@ -23,6 +23,11 @@ COUNTERS = {
     "out_of_order": "TcpExtTCPOFOQueue",
     "delivered_ce": "TcpExtTCPDeliveredCE",
     "checksum_errors": "TcpInCsumErrors",
+    # As IP has them from GRO, and what they were made of.
+    "packets_in": "IpInReceives",
+    "segments_in_not_ect": "IpExtInNoECTPkts",
+    "segments_in_ect": "IpExtInECT0Pkts",
+    "segments_in_ce": "IpExtInCEPkts",
 }
 
 
