@@ -59,13 +59,14 @@ spread(const struct acdc_facts *e, uint64_t reduction)
 
 /* Of segments that leave evenly some are marked in nearly each round trip, of trains as
  * many, but in few of them, and each such round trip is one cut.  So that a paced flow
- * has its share beside these its cut is half of theirs, but not where most is marked. */
+ * has its share beside these its cut is half of theirs, but not where half is marked: from
+ * a quarter on it is deeper. */
 static uint64_t
 of_paced(uint64_t reduction, uint64_t alpha)
 {
-    uint64_t half = ACDC_FIX_ONE / 2;
-
-    return reduction * (alpha > half ? alpha : half) >> ACDC_FIX_SHIFT;
+    return alpha >= ACDC_FIX_ONE / 2   ? reduction
+           : alpha <= ACDC_FIX_ONE / 4 ? reduction / 2
+                                       : reduction * 2 * alpha >> ACDC_FIX_SHIFT;
 }
 
 /* wnd * (1 - (alpha - alpha * beta / 2)) (AC/DC section 3.4, equation 1).
@@ -81,8 +82,7 @@ dctcp_cut(struct acdc_law *l, const struct acdc_facts *e,
     if (cause == ACDC_CAUSE_TIMEOUT) {
         return l->wnd / 2;
     }
-    if (e->paced && cause == ACDC_CAUSE_ECN && !l->slow_start
-        && l->wnd >= ACDC_LAW_SMALL * e->mss) {
+    if (e->paced && cause == ACDC_CAUSE_ECN && !l->slow_start) {
         reduction = of_paced(reduction, alpha);
     }
     /* Not in slow start, which doubles the window until it is cut. */
