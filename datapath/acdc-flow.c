@@ -45,8 +45,6 @@ begin_pace(const struct acdc_ctx *ctx, struct acdc_flow_in *in,
         in->next_send = (uint32_t) (ctx->now / ACDC_PACE_NS);
     }
     in->paces = params->pace;
-    in->slows = params->pace && params->small_windows && (ctx->acdc->host & ACDC_HOST_HOLDS)
-                && !params->min_window && !params->max_window;
 }
 
 const struct acdc_params *
@@ -130,7 +128,7 @@ acdc_flow_take_excess(struct acdc_ctx *ctx, struct acdc_flow *f, uint32_t ack,
     uint32_t excess = total - acdc_flow_tx_total(f);
     /* No more than a window came twice. */
     bool possible = *new_ce <= *new_total && excess <= *new_total
-                    && excess <= acdc_flow_told(f, acdc_flow_in(f));
+                    && excess <= acdc_flow_in(f)->law.wnd;
 
     if (!(f->flags & ACDC_F_DUPLICATES) || !possible) {
         ACDC_COUNT(ctx, FEEDBACK_BAD, 1);
@@ -174,11 +172,6 @@ take_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (acdc_unlikely(acdc_flow_is_small(f))
         && rtt > srtt_us8 / 8 + ACDC_DELAYED_ACK_US) {
         acdc_flow_note_delay(ctx, f, params);
-    }
-    if (acdc_unlikely(in->slows) && in->law.wnd < 2u * f->mss && rtt > srtt_us8 / 8) {
-        /* Its ACK waited for the next segment, which is as late as the pace is slow: that
-         * would be slower each time. */
-        rtt = srtt_us8 ? srtt_us8 / 8 : rtt;
     }
     srtt_us8 = srtt_us8 ? srtt_us8 + rtt - srtt_us8 / 8 : rtt * 8;
     in->srtt_us8 = srtt_us8 < 0xffffff ? srtt_us8 : 0xffffff;

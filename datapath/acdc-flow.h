@@ -222,8 +222,6 @@ struct acdc_flow_in {
     bool paused : 1;            /* Likewise: data waits, acdc-onramp.h. */
     bool scales : 1;            /* In the handshake: the peer's SYN has
                                  * ACDC_CAP_SCALES. */
-    bool slows : 1;             /* The law's window may be less than two segments, which
-                                 * the guest is told: see acdc_flow_told(). */
     struct acdc_law law;        /* Only ACKs need what is behind 'wnd', and
                                  * what follows. */
     uint32_t fb_total;          /* Last feedback got. */

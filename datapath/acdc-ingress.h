@@ -125,7 +125,7 @@ window_field(const struct acdc_flow *f, const struct acdc_flow_in *in,
     uint32_t field = own >> scale;
 
     if (enforced) {
-        uint64_t limit = (uint64_t) acdc_flow_told(f, in) + sacked;
+        uint64_t limit = (uint64_t) in->law.wnd + sacked;
 
         if (f->flags & ACDC_F_BOTH_WAYS) {
             /* Not what it sent beyond any window: it would get more and

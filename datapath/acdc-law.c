@@ -23,34 +23,12 @@ acdc_is_fallback(unsigned int algorithm)
                && acdc_algorithm_has(algorithm, ACDC_CC_FALLBACK));
 }
 
-/* Of a flow that is paced: a segment in so much time, for the guests' timers. */
-enum { SLOWEST_US = 500 };
-
-/* Whether the window of 'l' may be below two segments: not of one that is cut for loss
- * alone. */
-static bool
-is_slow(const struct acdc_law *l, const struct acdc_facts *e)
-{
-    return e->slows && acdc_algorithm_has(l->alg, ACDC_CC_MARKS | ACDC_CC_ABC);
-}
-
-static uint32_t
-slowest(const struct acdc_facts *e)
-{
-    uint64_t floor = acdc_div64((uint64_t) e->mss * e->srtt_us, SLOWEST_US);
-
-    return floor >= 2 * e->mss ? 2 * e->mss : floor ? (uint32_t) floor : 1;
-}
-
 uint32_t
-acdc_law_floor(const struct acdc_law *l, const struct acdc_facts *e)
+acdc_law_floor(const struct acdc_facts *e)
 {
     uint32_t floor = e->params->min_window ? e->params->min_window
                      : e->one_segment ? e->mss : 2 * e->mss;
 
-    if (is_slow(l, e)) {
-        return slowest(e);
-    }
     return floor > e->mss ? floor : e->mss;
 }
 
@@ -58,7 +36,7 @@ void
 acdc_law_clamp(struct acdc_law *l, const struct acdc_facts *e)
 {
     uint32_t floor = l->timed_out && !e->params->min_window
-                     ? e->mss : acdc_law_floor(l, e);
+                     ? e->mss : acdc_law_floor(e);
     uint32_t cap = acdc_law_cap(e->params, e->mss);
 
     if (l->wnd < floor) {
@@ -109,33 +87,12 @@ acdc_law_end_round(struct acdc_law *l, const struct acdc_params *params,
     l->flight_max = acdc_law_flight(flight);
 }
 
-/* Congestion avoidance with few segments, paced.  No cut is by more than half, so with
- * a segment a round trip more each window would stay at two segments, all of it
- * marked.  Here the growth is by 3/8 at most, and the less the larger the window is, for
- * shares to become equal; it becomes a segment at ACDC_LAW_SMALL of them.  A round trip
- * is at least a segment. */
-static void
-grow_small(struct acdc_law *l, uint32_t mss, uint32_t acked)
-{
-    l->ca_bytes += acked;
-    while (l->ca_bytes >= l->wnd && l->ca_bytes >= mss) {
-        l->ca_bytes -= l->wnd > mss ? l->wnd : mss;
-        l->wnd += l->wnd < ACDC_LAW_SMALL * mss
-                  ? l->wnd * 3 / 8 + 1
-                    - (uint32_t) acdc_div64((uint64_t) l->wnd * l->wnd,
-                                            8 * ACDC_LAW_SMALL * mss)
-                  : mss;
-    }
-}
-
 static void
 grow(struct acdc_law *l, const struct acdc_facts *e, uint32_t acked)
 {
     acked = acdc_law_slow_start(l, acked);
     if (acked && acdc_cc(l)->grow) {
         acdc_cc(l)->grow(l, e, acked);
-    } else if (acked && l->wnd < ACDC_LAW_SMALL * e->mss && is_slow(l, e)) {
-        grow_small(l, e->mss, acked);
     } else if (acked) {
         acdc_law_avoid_congestion(l, e->mss, acked);
     }
@@ -372,11 +329,6 @@ acdc_law_idle(struct acdc_law *l, const struct acdc_facts *e)
         acdc_cc(l)->pause(l);
     }
     forget_rtt(l);
-    if (l->wnd < 2 * e->mss && is_slow(l, e)) {
-        /* That was for a queue which may be gone. */
-        l->wnd = 2 * e->mss;
-        return false;
-    }
     if (l->wnd <= restart) {
         return false;
     }

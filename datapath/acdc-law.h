@@ -108,9 +108,6 @@ struct acdc_undo {
 #define ACDC_UNDO_UNIT 256
 #define ACDC_UNDO_ALPHA 127             /* An alpha of 1. */
 
-/* Segments below which a paced window grows by less than one a round trip. */
-#define ACDC_LAW_SMALL 4
-
 /* What is in flight, in units of so many bytes, for which 24 bits are enough: the
  * last of them may be begun. */
 #define ACDC_FLIGHT_UNIT 64
@@ -142,8 +139,6 @@ struct acdc_facts {
     bool one_segment;           /* What is in flight is acknowledged at once,
                                  * be it a single segment. */
     bool paced;                 /* What is sent leaves evenly. */
-    bool slows;                 /* A window below two segments is one that is paced: less
-                                 * than a segment a round trip may leave. */
     uint32_t salt;              /* Random, not known to the guest, the same in
                                  * all events of a flow. */
     struct acdc_undo *undo;     /* Of a loss or a timeout that may be taken back;
@@ -382,7 +377,7 @@ acdc_law_usual_ack(struct acdc_law *l, const struct acdc_params *params,
     uint32_t most, cap;
 
     if (!acdc_algorithm_has(l->alg, ACDC_CC_MARKS | ACDC_CC_ABC) || l->timed_out
-        || (ce && !l->in_cut) || (params->small_windows && l->wnd < ACDC_LAW_SMALL * mss)) {
+        || (ce && !l->in_cut)) {
         return false;
     }
     acdc_marks_note(l, ce, total);
@@ -418,7 +413,7 @@ bool acdc_law_idle(struct acdc_law *, const struct acdc_facts *);
 void acdc_law_clamp(struct acdc_law *, const struct acdc_facts *);
 
 /* Smallest window the law goes to, bytes. */
-uint32_t acdc_law_floor(const struct acdc_law *, const struct acdc_facts *);
+uint32_t acdc_law_floor(const struct acdc_facts *);
 
 /* A round-trip time was measured. */
 static inline void

@@ -62,8 +62,8 @@ cut(struct acdc_pkt *p, uint32_t mss, uint32_t time)
 }
 
 /* The longest that data waits, in ACDC_PACE_NS: a guest that does not heed its window
- * would have any number held.  A round-trip time, or that of the two segments that a
- * guest is told at least, and of what is left of one. */
+ * would have any number held.  A round-trip time, or with less than two segments the time
+ * of three. */
 static uint32_t
 longest(const struct acdc_ctx *ctx, const struct acdc_flow *f,
         const struct acdc_flow_in *in, uint32_t seq)

@@ -122,8 +122,8 @@ ACDC_PARAM(13, SPREAD_CUTS, spread_cuts, BOOL, 0, 1,
  * column="min_window"/> is not set.  A single segment would wait for the other
  * guest's delayed ACK, so small windows' data is sent with CWR, to which Linux
  * answers at once; connections whose other end does not stay at two.  With
- * many senders to one receiver that makes the queue shorter.  With <ref column="pace"/>
- * less than one segment a round trip may leave.  The default is <code>false</code>. */
+ * many senders to one receiver that makes the queue shorter.  The default is
+ * <code>false</code>. */
 ACDC_PARAM(14, SMALL_WINDOWS, small_windows, BOOL, 0, 1,
            false, KEY("small-windows"), NULL, "small windows")
 

@@ -362,17 +362,6 @@ acdc_flow_window(const struct acdc_flow *f, const struct acdc_params *params)
     return flight > wnd && acdc_flow_enforced(f, params) ? wnd : flight;
 }
 
-/* The window, bytes, that the guest is told: where the law's is less than two segments
- * and paced it is these, as one alone would wait for a delayed ACK. */
-static inline uint32_t
-acdc_flow_told(const struct acdc_flow *f, const struct acdc_flow_in *in)
-{
-    uint32_t wnd = in->law.wnd;
-
-    return acdc_unlikely(in->slows) && wnd < 2u * f->mss && !in->law.timed_out
-           ? 2u * f->mss : wnd;
-}
-
 /* What arrived here is reported. */
 static inline void
 acdc_flow_note_reported(struct acdc_flow *f)
@@ -416,7 +405,6 @@ acdc_flow_facts(const struct acdc_ctx *ctx, const struct acdc_flow *f,
         .one_segment = params->small_windows && acdc_flow_is_prompt(f)
                        && (f->flags & ACDC_F_SOLICITED),
         .paced = in->paces && (ctx->acdc->host & ACDC_HOST_HOLDS),
-        .slows = in->slows,
         .salt = (uint32_t) (acdc_flow_secret(ctx, f) >> 32),
         .undo = f->flags & ACDC_F_DOUBT ? &acdc_flow_more_if_any(f)->undo : NULL,
     };

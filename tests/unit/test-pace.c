@@ -149,79 +149,6 @@ test_pieces(void)
 }
 
 /* The window that the guest is told, bytes. */
-static uint32_t
-told(struct sim *s)
-{
-    return (uint32_t) sim_ack_window(s, 1) << sim_flow(s, 0)->out_wscale;
-}
-
-/* The guest sends two segments, or one if it may send no more, and all of it is acknowledged a
- * shorter round trip after the last has left; 'ce': and marked. */
-static void
-small_round(struct sim *s, bool ce, uint64_t *apart)
-{
-    uint32_t window = told(s);
-    uint64_t last = s->now;
-    unsigned int i;
-
-    for (i = 0; i < 2 && i < window / MSS; i++) {
-        struct packet *p = sim_on_wire(s, 0, MSS);
-        uint64_t release = p->release ? p->release : s->now;
-
-        *apart = release - last;
-        last = release;
-        if (ce) {
-            packet_set_ecn(p, ACDC_ECN_CE);
-        }
-        packet_free_list(sim_ingress(s, 1, p));
-    }
-    s->guest[1].rcv_nxt = s->guest[0].snd_nxt;
-    s->now = last + RTT_US / 8 * 1000;
-    packet_free_list(sim_ack(s, 1));
-}
-
-/* Less than two segments a round trip, which more marks demand: the window stays at
- * two, and the pace does not. */
-static void
-test_slow(void)
-{
-    struct acdc_params params = acdc_params_default;
-    uint64_t apart = 0, gap;
-    struct acdc_flow_info fi;
-    unsigned int i;
-    struct sim s;
-
-    begin(&s, true);
-    params.pace = params.small_windows = true;
-    sim_policy(&s, 0, &params);
-    for (i = 0; i < 60; i++) {
-        small_round(&s, true, &apart);
-    }
-    sim_info(&s, 0, &fi);
-    ok(fi.window < MSS, "the window is %u bytes", fi.window);
-    i = told(&s);
-    ok(i >= 2 * MSS && i < 2 * MSS + 128, "the guest is told two segments");
-    gap = (uint64_t) MSS * fi.srtt_us * 1000 * 5 / 6 / fi.window;
-    ok(apart > gap * 6 / 7 && apart < gap * 8 / 7, "apart by %"PRIu64" ns, of %"PRIu64,
-       apart, gap);
-    ok(apart <= UINT64_C(1000000), "but not long for a guest's timer");
-    for (i = 0; i < 60; i++) {
-        small_round(&s, false, &apart);
-    }
-    sim_info(&s, 0, &fi);
-    ok(fi.window > 4 * MSS, "without marks it grows, to %u bytes", fi.window);
-
-    for (i = 0; i < 60; i++) {
-        small_round(&s, true, &apart);
-    }
-    params.pace = params.small_windows = false;
-    sim_policy(&s, 0, &params);
-    small_round(&s, false, &apart);
-    sim_info(&s, 0, &fi);
-    ok(fi.window >= 2 * MSS, "not paced it has two segments again: %u", fi.window);
-    sim_done(&s);
-}
-
 /* By how much a mark of a segment cuts the window; 'alpha': what it was then, 'window':
  * before. */
 static uint32_t
@@ -566,7 +493,6 @@ main(void)
     test_off();
     test_even();
     test_pieces();
-    test_slow();
     test_cut();
     test_bound();
     test_retransmission();
