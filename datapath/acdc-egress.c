@@ -608,7 +608,7 @@ egress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
         && acdc_pkt_end(p) != p->seq && acdc_flow_enforced(f, params)) {
         acdc_flow_pace(ctx, f, p, last);
     }
-    if (acdc_unlikely(params->plb)) {
+    if (acdc_unlikely(params->plb) && acdc_flow_plb_has_path(f)) {
         acdc_flow_plb_send(ctx, f, params, p);
     }
     renumber_ack(ctx, f, p);

@@ -90,13 +90,12 @@ void
 acdc_flow_plb_send(struct acdc_ctx *ctx, const struct acdc_flow *f,
                    const struct acdc_params *params, struct acdc_pkt *p)
 {
-    const struct acdc_flow_more *more = acdc_flow_more_if_any(f);
     uint32_t path;
 
-    if (!more || !more->plb.path || !acdc_params_enforce(params)) {
+    if (!acdc_params_enforce(params)) {
         return;
     }
-    path = hash(ctx, f, more->plb.path);
+    path = hash(ctx, f, acdc_flow_more_if_any(f)->plb.path);
     if (p->ip_version == 6) {
         if (!acdc_pkt_make_writable(p)) {
             ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
@@ -118,5 +117,7 @@ acdc_flow_plb_send_syn(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (acdc_flow_in(f)->n_syns > 1) {
         acdc_flow_plb_move(ctx, f);
     }
-    acdc_flow_plb_send(ctx, f, params, p);
+    if (acdc_flow_plb_has_path(f)) {
+        acdc_flow_plb_send(ctx, f, params, p);
+    }
 }

@@ -32,8 +32,16 @@ void acdc_flow_plb_round(struct acdc_ctx *, struct acdc_flow *);
 void acdc_flow_plb_move(struct acdc_ctx *, struct acdc_flow *);
 /* It had, and not for nothing. */
 void acdc_flow_plb_suspend(struct acdc_ctx *, struct acdc_flow *);
-/* Sends packet 'p' of the guest by the path of its flow; before what is made of its
- * headers. */
+/* Whether the flow has another path than that of the packets as they are. */
+static inline bool
+acdc_flow_plb_has_path(const struct acdc_flow *f)
+{
+    const struct acdc_flow_more *more = acdc_flow_more_if_any(f);
+
+    return more && more->plb.path;
+}
+
+/* Sends packet 'p' of the guest by that path; before what is made of its headers. */
 void acdc_flow_plb_send(struct acdc_ctx *, const struct acdc_flow *,
                         const struct acdc_params *, struct acdc_pkt *p);
 /* Likewise a SYN or SYN-ACK, by another path if it was sent before.  Asks for 'plb'. */
