@@ -107,19 +107,12 @@ acdc_process_in_line(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt 
         }
         return;
     }
-    if (ACDC_ONE_A_CALL) {
-        n = 1;
-    }
-    if (!ACDC_ONE_A_CALL) {
-        clear_counters(&ctx);
-    }
     ctx.acdc = tenant->acdc;
     ctx.port = port;
     ctx.tenant = tenant;
     ctx.policy = acdc_ptr_load(&tenant->policy);
     ctx.table = acdc_ptr_load(&ctx.acdc->table);
     ctx.slot = &tenant->slots[slot];
-    ctx.me = ctx.last_holder = ACDC_ONE_A_CALL ? 0 : (uint8_t) ((slot + 1) * 2);
     ctx.basis = port->basis;
     ctx.dir = dir;
     ctx.port_key = (uint16_t) (port->idx * ACDC_N_KINDS);
@@ -129,7 +122,13 @@ acdc_process_in_line(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt 
     ctx.now_ms = (uint32_t) acdc_div64(now, 1000000);
     ctx.seen = acdc_seen(ctx.now_ms);
     ctx.rtt_bucket = ctx.n_rtts = 0;
-    ctx.grouping = ACDC_ONE_A_CALL ? 0 : acdc_a32_read(&ctx.slot->grouping);
+    if (ACDC_ONE_A_CALL) {
+        n = 1;
+    } else {
+        clear_counters(&ctx);
+        ctx.me = ctx.last_holder = (uint8_t) ((slot + 1) * 2);
+        ctx.grouping = acdc_a32_read(&ctx.slot->grouping);
+    }
 
     if (dir == ACDC_EGRESS) {
         parse(&ctx, pkts, n, ACDC_EGRESS);
@@ -142,9 +141,9 @@ acdc_process_in_line(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt 
     }
     if (!ACDC_ONE_A_CALL) {
         flush_counters(&ctx);
-    }
-    if (ctx.n_rtts) {
-        acdc_rtt_flush(&ctx);
+        if (ctx.n_rtts) {
+            acdc_rtt_flush(&ctx);
+        }
     }
 }
 

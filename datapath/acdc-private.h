@@ -51,16 +51,16 @@ struct acdc_ctx {
     enum acdc_dir dir;
     uint16_t port_key;          /* Of the port's flows of ACDC_KIND_4. */
     uint16_t exid;
-    uint8_t me;                 /* This thread, to locks of flows. */
-    uint8_t last_holder;        /* Of the lock that was taken last. */
     uint64_t now;               /* Nanoseconds. */
     uint32_t now_ms;
     uint32_t seen;              /* For acdc_flow.seen. */
     uint32_t rtt_bucket, n_rtts;        /* See acdc_rtt_record(). */
-    uint32_t grouping;          /* The slot's, as of the beginning. */
     const struct acdc_pkt *timed;       /* The last one whose round-trip time is to
                                          * be measured. */
     /* Without ACDC_ONE_A_CALL: */
+    uint8_t me;                 /* This thread, to locks of flows. */
+    uint8_t last_holder;        /* Of the lock that was taken last. */
+    uint32_t grouping;          /* The slot's, as of the beginning. */
     uint64_t counted;           /* A bit for each valid one of ... */
     uint32_t counters[ACDC_ONE_A_CALL ? 1 : 64];        /* ... added to 'slot' at the
                                  * end.  Those that stand later in the list are added

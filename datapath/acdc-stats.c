@@ -94,6 +94,9 @@ acdc_rtt_record(struct acdc_ctx *ctx, uint32_t rtt_us)
         ctx->rtt_bucket = bucket;
     }
     ctx->n_rtts++;
+    if (ACDC_ONE_A_CALL) {
+        acdc_rtt_flush(ctx);
+    }
 }
 
 static uint64_t

@@ -67,7 +67,9 @@ acdc_table_set_key(const struct acdc_ctx *ctx, struct acdc_pkt *p,
     p->ports = ports;
     p->bucket = &ctx->table->buckets[acdc_hash(ctx->basis, ports, addrs)
                                      & ctx->table->mask];
-    ACDC_PREFETCH(p->bucket);
+    if (!ACDC_ONE_A_CALL) {
+        ACDC_PREFETCH(p->bucket);
+    }
 }
 
 /* Flows. ------------------------------------------------------------------- */
@@ -267,7 +269,11 @@ acdc_flow_lock(struct acdc_ctx *ctx, struct acdc_pkt *p)
         f = acdc_flow_find(ctx, p);
     }
     while (f) {
-        ctx->last_holder = acdc_lock_as(&f->lock, ctx->me);
+        uint8_t last_holder = acdc_lock_as(&f->lock, ctx->me);
+
+        if (!ACDC_ONE_A_CALL) {
+            ctx->last_holder = last_holder;
+        }
         if (acdc_likely(!(f->flags & ACDC_F_DEAD))) {
             break;
         }

@@ -104,10 +104,12 @@ translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
     static const uint8_t begins[] = { PROFILE_MARK_BYTES };
     size_t n = qemu_plugin_tb_n_insns(tb);
+    uint64_t address = qemu_plugin_tb_vaddr(tb);
 
     (void) id;
+    /* User space is one: each process has addresses of its own. */
     qemu_plugin_register_vcpu_tb_exec_inline(
-        tb, 0, &block_at(qemu_plugin_tb_vaddr(tb))->count, n);
+        tb, 0, &block_at(address >> 63 ? address : 0)->count, n);
     for (size_t i = 0; i < n; i++) {
         struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
         const uint8_t *code = qemu_plugin_insn_data(insn);
