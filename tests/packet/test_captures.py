@@ -32,7 +32,7 @@ def in_doc(begin: str) -> tuple[str, str]:
 def tcpdump(tmp_path: Path, *segments: Segment) -> str:
     file = tmp_path / "pcap"
     wrpcap(str(file), [Ether(segment.raw) for segment in segments])
-    words = ["tcpdump", "-n", "-t", "-S", "-vv", "-r", file]
+    words = ["tcpdump", "-n", "-t", "-S", "-vv", "-r", str(file)]
     said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     print(said)
     return " ".join(said.split())
