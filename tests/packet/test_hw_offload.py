@@ -35,9 +35,8 @@ class DummyOvs(Ovs):
 
     def offloads(self, name: str) -> bool:
         """Whether the flow of a packet that 'name' gets goes to hardware."""
-        log = self.dir / "ovs-vswitchd.log"
         self.appctl("revalidator/purge")
-        start = log.stat().st_size
+        start = self.log.stat().st_size
         number = name.removeprefix("p")
         ether = f"src=50:54:00:00:00:0{number},dst=50:54:00:00:01:0{number}"
         packet = (
@@ -47,7 +46,7 @@ class DummyOvs(Ovs):
         self.appctl("netdev-dummy/receive", name, packet)
 
         def decided() -> str:
-            new = log.read_bytes()[start:].decode()
+            new = self.log.read_bytes()[start:].decode()
             return "put" if f"{name}: flow put" in new else "refused" * ("not offloaded" in new)
 
         wait_for("a decision about the flow", decided, timeout=20, interval=0.1)
