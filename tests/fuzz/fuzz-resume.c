@@ -223,7 +223,9 @@ compare(void)
     bool asked = asks(ACDC_QUESTIONS);
     int i, side;
 
-    for (i = 0; i < 6; i++) {
+    /* One that has fallen back shows itself once a second, and counts again from the
+     * packet on that comes after the answer. */
+    for (i = 0; i < 8; i++) {
         send(i & 1, 1000, 0);
         send(!(i & 1), 0, 0);
         pass_time(500);
