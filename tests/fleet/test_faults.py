@@ -144,12 +144,16 @@ def test_two_hosts_of_one_name(fleet: Fleet) -> None:
     clone.vsctl("create", "acdc", "name=red")
     fleet.ctl("tenant", "set", "red")
     before = len(host.log())
-    clone.start_agent(keys=host.name)
-    wait_for("what it says", lambda: f"another host reports as {host.name}" in host.log()[before:])
-    clone.stop_agent()
-    clone.vsctl("set", "open_vswitch", ".", f"external_ids:system-id={clone.name}")
-    clone.vsctl("destroy", "acdc", "red")
-    clone.start_agent()
+    said = f"another host reports as {host.name}"
+    try:
+        clone.start_agent(keys=host.name)
+        # Each waits for 2 s and the jitter before it writes again.
+        wait_for("what it says", lambda: said in host.log()[before:], 60)
+    finally:
+        clone.stop_agent()
+        clone.vsctl("set", "open_vswitch", ".", f"external_ids:system-id={clone.name}")
+        clone.vsctl("destroy", "acdc", "red")
+        clone.start_agent()
 
 
 def test_a_database_of_the_version_before(fleet: Fleet) -> None:
