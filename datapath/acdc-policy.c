@@ -422,9 +422,7 @@ acdc_port_bind(struct acdc *a, uint32_t port_no, const char *port_name,
 void
 acdc_port_set_mtu(struct acdc_port *port, uint32_t mtu)
 {
-    if (acdc_a32_read(&port->mtu) != mtu) {
-        acdc_a32_set(&port->mtu, mtu);
-    }
+    acdc_port_note_mtu(port, mtu);
 }
 
 int

@@ -70,6 +70,16 @@ struct acdc_port {
     struct acdc_unseen unseen[ACDC_UNSEEN];
 };
 
+/* acdc_port_set_mtu(), in line.  Written only if it changes: other processors read what is
+ * beside it for each packet. */
+static inline void
+acdc_port_note_mtu(struct acdc_port *port, uint32_t mtu)
+{
+    if (acdc_unlikely(acdc_a32_read(&port->mtu) != mtu)) {
+        acdc_a32_set(&port->mtu, mtu);
+    }
+}
+
 /* Ports by acdc_port.idx, so that a flow need not have a pointer.  A port stays
  * here until it is freed: who has one of its flows under RCU finds it. */
 struct acdc_port_dir {

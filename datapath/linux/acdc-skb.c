@@ -328,7 +328,7 @@ static __always_inline struct sk_buff *acdc_way_through(struct acdc_port *port,
 		pskb_may_pull(skb, min_t(unsigned int, skb->len, ACDC_PULL));
 
 	if (dir == ACDC_EGRESS)
-		acdc_a32_set(&port->mtu, READ_ONCE(vport->dev->mtu));
+		acdc_port_note_mtu(port, READ_ONCE(vport->dev->mtu));
 	acdc_show(&p, vport, skb);
 	if (acdc_is_private(skb))
 		p.writable = ACDC_W_YES;
