@@ -29,7 +29,6 @@ from .policy import matches, plain, target
 from .transport import Failure, call
 
 HISTORY = 20
-RULES = 256  # As in the schema.
 # What is not set by COLUMN=VALUE.
 NOT_SET = ("name", "rules", "bind", "bind_logical", "priority", "match", "_uuid")
 SELECTORS = "; selectors are those of acdc-fleetctl bind and unbind"
@@ -197,12 +196,13 @@ class Centre:
             ) from None
 
     def _check(self, policy: Policy) -> None:
+        most = self.idl.tables["Tenant"].columns["rules"].type.n_max
         for name, values in policy.items():
             self.check("Tenant", "name", name)
             for rule in values["rules"]:
                 self.check("Rule", "priority", rule["priority"])
-            if len(values["rules"]) > RULES:
-                raise Failure(f"tenant {name}: {len(values['rules'])} rules; allowed are {RULES}")
+            if len(values["rules"]) > most:
+                raise Failure(f"tenant {name}: {len(values['rules'])} rules; allowed are {most}")
 
     # Writing.
 

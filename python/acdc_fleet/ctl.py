@@ -220,15 +220,20 @@ class Command:
     def unbind(self) -> int:
         return self.bind(add=False)
 
+    def before(self) -> Any | None:  # noqa: ANN401
+        """The revision before the current one, if there is one."""
+        current: Any = self.centre.current
+        rows = self.centre.rows("Revision") if current is not None else []
+        older = [row for row in rows if row.number < current.number]
+        return max(older, key=lambda row: int(row.number), default=None)
+
     def rollback(self) -> int:
         number = self.args.revision
         if number is None:
-            older = [r for r in self.centre.rows("Revision") if r != self.centre.current]
-            current = self.centre.current
-            older = [r for r in older if current is not None and r.number < current.number]
-            if not older:
+            before = self.before()
+            if before is None:
                 raise Failure("there is no older revision")
-            number = max(row.number for row in older)
+            number = before.number
         old = policy_of(self.centre.revision(number))
 
         def edit(policy: Policy) -> None:
@@ -248,9 +253,7 @@ class Command:
         elif centre.staged is not None:
             a, b = centre.current, centre.staged
         else:
-            b = centre.current
-            older = [r for r in centre.rows("Revision") if b is not None and r.number < b.number]
-            a = max(older, key=lambda r: int(r.number), default=None)
+            a, b = self.before(), centre.current
         before, after = policy_of(a), policy_of(b)
         lines = list(output.diff(before, after))
         data = {"from": getattr(a, "number", None), "to": getattr(b, "number", None)}
