@@ -127,9 +127,8 @@ acdc_tail_keep(struct acdc_ctx *ctx, struct acdc_flow *f,
     struct acdc_flow_more *more = acdc_flow_more(f);
     uint32_t end = acdc_pkt_end(p);
     uint64_t leaves = p->verdict == ACDC_HOLD ? p->release : ctx->now;
-    uint32_t units;
+    uint32_t units = (wait_us(f, more, params) + ACDC_KEEP_US - 1) / ACDC_KEEP_US;
 
-    units = (wait_us(f, more, params) + ACDC_KEEP_US - 1) / ACDC_KEEP_US;
     /* Not what the peer will not take, nor a probe of its window. */
     if (!units || !is_probed(f, params) || !seq_after(end, f->snd_una)
         || seq_after(end, f->snd_nxt) || seq_after(end, f->peer_edge + 1)) {

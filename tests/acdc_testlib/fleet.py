@@ -29,6 +29,7 @@ from acdc_testlib.ovs import Ovs
 from acdc_testlib.programs import Programs
 
 ROOT = Path(__file__).resolve().parents[2]
+CTL = ("/usr/bin/python3", str(ROOT / "utilities/acdc-fleetctl"))
 SERVERS = ("a", "b", "c")
 ADDRESS = {"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3", "relay": "10.0.0.4"}
 RAFT, HOSTS, RELAY = 6650, 6651, 6652

@@ -36,6 +36,13 @@ _SOL_PACKET = 263
 DIE_WITH_PARENT = ["setpriv", "--pdeathsig", "KILL", "--"]
 
 
+def gratuitous_arp(mac: bytes, address: str) -> bytes:
+    """The frame (RFC 5227)."""
+    ip = socket.inet_aton(address)
+    arp = bytes.fromhex("0001080006040001") + mac + ip + bytes(6) + ip
+    return b"\xff" * 6 + mac + b"\x08\x06" + arp.ljust(46, b"\0")
+
+
 class Netns:
     """A network namespace, held by a process that sleeps in it."""
 
@@ -123,12 +130,10 @@ class Netns:
             self.run("ip", "address", "add", address, "dev", device, *nodad)
 
     def announce(self, device: str, address: str) -> None:
-        """Gratuitous ARP (RFC 5227), as of a machine that was moved."""
+        """As of a machine that was moved."""
         with self.entered(), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
             sock.bind((device, 0))
-            mac, ip = sock.getsockname()[4], socket.inet_aton(address)
-            arp = bytes.fromhex("0001080006040001") + mac + ip + bytes(6) + ip
-            sock.send(b"\xff" * 6 + mac + b"\x08\x06" + arp.ljust(46, b"\0"))
+            sock.send(gratuitous_arp(sock.getsockname()[4], address))
 
     def close(self) -> None:
         for child in [*self._children, self._holder]:

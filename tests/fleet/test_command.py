@@ -14,7 +14,7 @@ import time
 import pytest
 
 from acdc_fleet.arguments import build
-from acdc_testlib.fleet import ROOT, SERVERS, Fleet
+from acdc_testlib.fleet import CTL, ROOT, SERVERS, Fleet
 from acdc_testlib.netns import wait_for
 
 NONSENSE = ["rule", "add", "blue", "1", "nonsense"]
@@ -190,8 +190,7 @@ def test_ctrl_c_says_what_is_left(fleet: Fleet) -> None:
     fleet.ctl("host", "label", "host-0", "role=canary")
     fleet.ctl("group", "set", "canary", "role=canary", "--stage=1")
     words = ["tenant", "set", "blue", "beta=0.25", "--staged", "--soak=60"]
-    program = ["/usr/bin/python3", str(ROOT / "utilities/acdc-fleetctl"), f"--db={fleet.db}"]
-    child = subprocess.Popen([*program, *words], stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen([*CTL, f"--db={fleet.db}", *words], stderr=subprocess.PIPE, text=True)
     wait_for("the stage", lambda: fleet.ctl_json("status")["stages"] == ["canary"])
     child.send_signal(signal.SIGINT)
     said = child.communicate(timeout=10)[1]
@@ -207,8 +206,8 @@ def test_a_reader_that_goes_away(fleet: Fleet) -> None:
     """As any filter, and not as if the database were gone."""
     read, write = os.pipe()
     os.close(read)
-    program = ["/usr/bin/python3", str(ROOT / "utilities/acdc-fleetctl"), f"--db={fleet.db}"]
-    done = subprocess.run([*program, "log"], stdout=write, stderr=subprocess.PIPE, text=True)
+    command = [*CTL, f"--db={fleet.db}", "log"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True)
     os.close(write)
     assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
 
@@ -235,8 +234,7 @@ def test_nobody_answers(fleet: Fleet) -> None:
 
 def test_over_the_network(running: Fleet) -> None:
     """With a certificate all can be read, and nothing of the policy be written."""
-    keys = running.pki.options("operator")
-    program = ["/usr/bin/python3", str(ROOT / "utilities/acdc-fleetctl"), *keys]
+    program = [*CTL, *running.pki.options("operator")]
     for remote in (running.remote, running.relay_remote):
         words = [*program, f"--db={remote.split(',')[0]}"]
         assert "revision " in running.site.run(*words, "status", check=False)

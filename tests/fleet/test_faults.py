@@ -10,7 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from acdc_testlib.fleet import ROOT, SERVERS, Fleet, schema
+from acdc_testlib.fleet import CTL, SERVERS, Fleet, schema
 from acdc_testlib.netns import wait_for
 
 
@@ -25,12 +25,11 @@ def everywhere(fleet: Fleet, beta: str, timeout: float = 30) -> None:
 def commit(fleet: Fleet, beta: str, *names: str) -> float:
     """Seconds until a change is committed at one of those servers."""
     started = time.monotonic()
-    command = ["/usr/bin/python3", str(ROOT / "utilities/acdc-fleetctl"), "--connect-timeout=2"]
     while time.monotonic() < started + 30:
         for name in names:
             db = f"--db=unix:{fleet.dir}/{name}.sock"
-            done = subprocess.run([*command, db, "tenant", "set", "blue", f"beta={beta}"],
-                                  capture_output=True)  # fmt: skip
+            done = subprocess.run([*CTL, "--connect-timeout=2", db, "tenant", "set", "blue",
+                                   f"beta={beta}"], capture_output=True)  # fmt: skip
             if done.returncode == 0:
                 return time.monotonic() - started
     raise TimeoutError("no commit within 30 s")

@@ -17,7 +17,7 @@ import pytest
 from acdc_fleet import rollout
 from acdc_fleet.centre import Centre, Policy
 from acdc_fleet.transport import Failure
-from acdc_testlib.fleet import ROOT, Fleet, Host
+from acdc_testlib.fleet import CTL, ROOT, Fleet, Host
 from acdc_testlib.netns import wait_for
 
 
@@ -219,11 +219,7 @@ def test_two_operators_at_once(fleet: Fleet) -> None:
     """Neither's change is lost."""
     words = [f"t{i}" for i in range(4)]
     db = f"--db={fleet.db}"
-    program = str(ROOT / "utilities/acdc-fleetctl")
-    running = [
-        subprocess.Popen(["/usr/bin/python3", program, db, "tenant", "set", name, "beta=1"])
-        for name in words
-    ]
+    running = [subprocess.Popen([*CTL, db, "tenant", "set", name, "beta=1"]) for name in words]
     assert [process.wait(60) for process in running] == [0] * 4
     assert set(fleet.ctl_json("tenant", "list")) == {"blue", *words}
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 from test_restart import A, B, link, network_of, switch
-from test_resume_load import Sample, check_governed, late, watch
+from test_resume_load import Sample, check_governed, late, stalled, watch
 
 from acdc_ovs.buffers import enlarge_buffers
-from acdc_testlib.long_connections import History, LongConnections
+from acdc_testlib.long_connections import LongConnections
 from acdc_testlib.netns import Netns
 from acdc_testlib.ovs import Ovs, datapath_type
 from acdc_testlib.real_time import RealTime
@@ -39,14 +39,6 @@ class Stay:
     came: float
     samples: list[Sample]
     flows: list[dict[str, Any]]
-
-    def stalled(self, histories: dict[int, History]) -> list[int]:
-        end = self.samples[-1].at
-        return [
-            port
-            for port, history in histories.items()
-            if not any(self.came < at < end for at in history.ended)
-        ]
 
 
 def move(guest: Netns, old: Ovs, to: Ovs, tenant: bool, seconds: float) -> Stay:
@@ -99,4 +91,4 @@ def test_migration_under_load(load: tuple[int, float, float], real_time: RealTim
             with real_time:
                 assert missed <= 0.001 * n
         for stay in (there, without, back):
-            assert not stay.stalled(histories)
+            assert not stalled(histories, stay.came, stay.samples[-1].at)

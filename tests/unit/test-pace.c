@@ -148,7 +148,6 @@ test_pieces(void)
     sim_done(&s);
 }
 
-/* The window that the guest is told, bytes. */
 /* By how much a mark of a segment cuts the window; 'alpha': what it was then, 'window':
  * before. */
 static uint32_t

@@ -20,10 +20,12 @@ from typing import Any
 from mininet.topo import Topo
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "python"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import acdc_mininet as am
 from acdc_mininet.link import batch_in, queue_lines
 from acdc_ovs import Port
+from acdc_testlib.netns import gratuitous_arp
 
 from .fabric import forwarding
 from .scenarios import Host, Move, Options, Plan, Trunk
@@ -232,16 +234,11 @@ class Network:
             address = bytes.fromhex(self.mn[name].MAC().replace(":", ""))
             with self.inside(name), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
                 sock.bind(("eth0", 0))
-                sock.send(b"\xff" * 6 + address + self._announcement(name, address))
-
-    def _announcement(self, name: str, mac: bytes) -> bytes:
-        """Gratuitous ARP (RFC 5227), as of a machine that was moved."""
-        if self.options.ipv6:
-            # Of the ethertype for experiments (IEEE 802), without content.
-            return b"\x88\xb5" + bytes(46)
-        ip = socket.inet_aton(self.address[name])
-        arp = bytes.fromhex("0001080006040001") + mac + ip + bytes(6) + ip
-        return b"\x08\x06" + arp.ljust(46, b"\0")
+                if self.options.ipv6:
+                    # Of the ethertype for experiments (IEEE 802), without content.
+                    sock.send(b"\xff" * 6 + address + b"\x88\xb5" + bytes(46))
+                else:
+                    sock.send(gratuitous_arp(address, self.address[name]))
 
     def restart(self) -> None:
         """Of each ovs-vswitchd."""
