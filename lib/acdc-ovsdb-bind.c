@@ -121,7 +121,9 @@ is_uplink(const struct ovsrec_port *port, const struct ovsrec_interface *iface)
              iface->name);
     stream = fopen(path, "r");
     if (stream) {
-        ignore(fgets(name, sizeof name, stream));
+        if (!fgets(name, sizeof name, stream)) {
+            name[0] = '\0';
+        }
         fclose(stream);
     }
     return !strstr(name, "vf") && !strstr(name, "sf");
