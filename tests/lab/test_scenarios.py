@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 from acdc_lab import report_figures as figures
-from acdc_lab import report_page, results
+from acdc_lab import report_page, report_plots, results
 from acdc_lab.report_experiments import EXPERIMENTS
 from acdc_lab.report_figures import Experiment, Figure, at_least, at_most
 from acdc_lab.report_page import Section
 from acdc_lab.scenarios import CAP, SCENARIOS, Options
+from matplotlib.colors import to_hex
 from test_lab import assert_clean, counters, lab  # noqa: F401  (a fixture)
 
 from acdc_testlib.arguments import refusal
@@ -80,6 +81,19 @@ def test_experiments_name_what_there_is(experiment: Any) -> None:
 
 
 # Figures. ---------------------------------------------------------------------
+
+
+def test_a_picture_tells_runs_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    drawn: list[str] = []
+    monkeypatch.setattr(
+        report_plots,
+        "save",
+        lambda _, figure: drawn.extend(to_hex(x.get_color()) for x in figure.axes[0].get_lines()),
+    )
+    stacks = next(experiment for experiment in EXPERIMENTS if experiment.name == "stacks")
+    runs = {name: {"rtt_cdf": [[1.0, 50.0], [2.0, 100.0]]} for name in stacks.runs}
+    assert report_plots.rtt_cdf(runs, tmp_path)
+    assert len(set(drawn)) == len(drawn) == len(runs)
 
 
 def test_a_report_without_runs(tmp_path: Path) -> None:

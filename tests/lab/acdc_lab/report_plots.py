@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import matplotlib
+from matplotlib.colors import TABLEAU_COLORS
 
 from . import report_figures as figures
 from .report_figures import Result
@@ -17,6 +19,14 @@ from matplotlib import pyplot  # noqa: E402
 
 COLOURS = {"plain": "tab:red", "dctcp": "tab:blue", "acdc": "tab:green"}
 Runs = Mapping[str, Result]  # of the first seed, by the run's name
+
+
+def colours(runs: Iterable[str]) -> dict[str, str]:
+    """For each run one that no other of these has, of up to ten."""
+    names = list(runs)
+    taken = {COLOURS.get(name) for name in names}
+    free = itertools.cycle(colour for colour in TABLEAU_COLORS if colour not in taken)
+    return {name: COLOURS.get(name) or next(free) for name in names}
 
 
 def save(path: Path, figure: Any) -> None:
@@ -38,9 +48,10 @@ def rtt_cdf(runs: Runs, path: Path) -> bool:
     if not shown:
         return False
     figure, axes = pyplot.subplots(figsize=(6, 3.5))
+    colour = colours(shown)
     for name, points in shown.items():
         x, y = zip(*points, strict=True)
-        axes.plot(x, y, label=name, color=COLOURS.get(name))
+        axes.plot(x, y, label=name, color=colour[name])
     axes.set(xscale="log", xlabel="RTT, us", ylabel="percent", ylim=(0, 100))
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
@@ -89,10 +100,11 @@ def completion_bars(runs: Runs, path: Path) -> bool:
         ("short", "mean"), ("short", "p99"), ("long", "mean"), ("long", "p99"),
     ]  # fmt: skip
     figure, axes = pyplot.subplots(figsize=(6, 3.5))
+    colour = colours(runs)
     for i, (name, result) in enumerate(runs.items()):
         values = [figures.fct(*group)(result) or 0 for group in groups]
         x = [j + (i - (len(runs) - 1) / 2) * 0.25 for j in range(len(groups))]
-        axes.bar(x, values, width=0.25, label=name, color=COLOURS.get(name))
+        axes.bar(x, values, width=0.25, label=name, color=colour[name])
     axes.set(yscale="log", ylabel="flow completion time, ms")
     axes.set_xticks(range(len(groups)), [" ".join(group) for group in groups])
     axes.legend()
