@@ -57,8 +57,8 @@ def conversation() -> list[Packet]:
     return packets
 
 
-def test_a_sender_that_waits_until_a_third_of_the_window_is_free(tmp_path: File) -> None:
-    """As Linux does to send more at a time: the window limits it then, too."""
+def waits_for_a_third() -> list[Packet]:
+    """Packets of a sender that waits until a third of the window is free, as Linux does."""
     there, back = IP(src="10.0.0.1", dst="10.0.0.2"), IP(src="10.0.0.2", dst="10.0.0.1")
     syn: list[Option] = [("MSS", 1460), ("WScale", 7)]
     packets = [there / tcp(40000, 80, SYN, 99, 0, options=syn)]
@@ -73,9 +73,23 @@ def test_a_sender_that_waits_until_a_third_of_the_window_is_free(tmp_path: File)
             acked += 1460
             packets.append(back / tcp(80, 40000, ACK, 500, acked, window=12 * 1460 // 128 + 1))
     _, wrap = LINKS["ethernet"]
-    got = direction(objects(write(tmp_path / "made.pcap", [wrap(ip) for ip in packets])), 80)
+    return [wrap(ip) for ip in packets]
+
+
+def test_a_sender_that_waits_until_a_third_of_the_window_is_free(tmp_path: File) -> None:
+    """The window limits it then, too."""
+    got = direction(objects(write(tmp_path / "made.pcap", waits_for_a_third())), 80)
     assert causes(got)[0] == "window"
     assert got["limits"]["window"] > 0.8 * sum(got["limits"].values())
+
+
+@pytest.mark.parametrize(("behind", "cause"), [(1.2, "window"), (1.5, "near-receiver")])
+def test_where_it_was_captured(tmp_path: File, behind: float, cause: str) -> None:
+    """The receiver answers within a millisecond, the sender within 'behind'."""
+    packets = waits_for_a_third()
+    times = [0, 1, *(1 + behind + i for i in range(len(packets)))]
+    got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
+    assert causes(got)[0] == cause
 
 
 def write(
