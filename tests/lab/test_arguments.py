@@ -48,6 +48,8 @@ RUN = Path(__file__).resolve().parent / "run"
         ("leafspine --seconds 1 --black-hole 1", "1", "less than --seconds"),
         ("dumbbell --slow 0.5", "--slow", "leafspine"),
         ("leafspine --tunnel vxlan", "leafspine", "--tunnel"),
+        ("dumbbell --capture", "--capture", "--keep"),
+        ("dumbbell --acdc --trace", "--trace", "--json"),
         ("dumbbell --json /nowhere/out.json", "'/nowhere/out.json'", "directory"),
         ("dumbbell --sysctl kernel.panic=1", "'kernel.panic=1'", "net.ipv4.tcp_tso_win_divisor"),
         ("dumbbell --sysctl net.ipv4.tcp_sack", "'net.ipv4.tcp_sack'", "KEY=VALUE"),
@@ -75,7 +77,7 @@ def test_the_report_s_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     lab = runpy.run_path(str(RUN))
     for experiment in EXPERIMENTS:
         for line in experiment.runs.values():
-            monkeypatch.setattr(sys, "argv", [str(RUN), *line.split()])
+            monkeypatch.setattr(sys, "argv", [str(RUN), *line.split(), "--json", "-"])
             assert lab["parse"]().scenario == line.split()[0]
 
 

@@ -263,10 +263,11 @@ class Run:
             time.sleep(ahead)
 
     def _progress(self) -> None:
-        step = max(0.1, self.options.seconds / 10)
-        for i in range(1, 11):
+        seconds = self.options.seconds
+        step = max(0.1, seconds / 10)
+        for i in range(1, round(seconds / step) + 1):
             self._sleep_to(i * step)
-            say(f"{i * step:.1f} of {self.options.seconds:g} s")
+            say(f"{i * step:.1f} of {seconds:g} s")
 
     def _trace(self) -> None:
         options = self.options
