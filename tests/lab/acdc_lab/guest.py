@@ -273,11 +273,7 @@ class Run:
         options = self.options
         for i in range(1, round(options.seconds / options.trace) + 1):
             self._sleep_to(i * options.trace)
-            entry: dict[str, Any] = {"t": i * options.trace}
-            entry["flows"] = self._flows()
-            if options.trace_queues:
-                entry["queues"] = {queue["queue"]: queue["backlog"] for queue in self.net.queues()}
-            self.trace.append(entry)
+            self.trace.append({"t": i * options.trace, "flows": self._flows()})
 
     def _flows(self) -> list[dict[str, Any]]:
         found = []

@@ -53,7 +53,6 @@ class Options:
     datapath: str = "system"
     interval: float = 0.01  # s, between tcp_info samples
     trace: float = 0  # s, between samples of the engine; 0: none
-    trace_queues: bool = False
     capture: bool = False
     restart: float = 0  # s, when ovs-vswitchd is restarted; 0: never
     reload: float = 0  # s, when a hypervisor's datapath is made again; 0: never
