@@ -100,7 +100,8 @@ class Programs:
             return cls.installed()
         except FileNotFoundError as error:
             raise FileNotFoundError(
-                f"{error}, and {env_file()} is missing: nothing is built"
+                f"{error}, and {env_file()} is missing: nothing is built;"
+                " ACDC_ENV can name the build/env of a build"
             ) from None
 
     @property

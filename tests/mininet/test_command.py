@@ -110,5 +110,7 @@ def test_nothing_installed_nothing_built(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setattr("acdc_ovs.programs.STANDARD", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("ACDC_ENV", raising=False)
-    with pytest.raises(FileNotFoundError, match="no Open vSwitch is installed.*nothing is built"):
+    with pytest.raises(
+        FileNotFoundError, match="no Open vSwitch is installed.*nothing is built.*ACDC_ENV"
+    ):
         am.Programs.find()
