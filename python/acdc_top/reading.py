@@ -38,12 +38,15 @@ ORDERS: dict[str, tuple[str, Callable[[Flow], float]]] = {
 def limited_by(flow: Flow) -> str:
     """What holds the guest's data back at the moment.
 
-    What is in flight fills the window, which is the switch's or the receiver's; or else the
-    guest has no more to send, or its own congestion control allows no more."""
+    What is in flight is not acknowledged; it fills the window, which is the switch's or the
+    receiver's; or else the guest has no more to send, or its own congestion control allows no
+    more."""
     if flow["state"] != "established":
         return str(flow["state"])
     if not flow["in_flight"] and not flow["tx_rate"]:
         return "idle"
+    if not flow["tx_rate"] and flow["idle_ms"] * 1000 > flow["srtt_us"]:
+        return "no ACK"
     if flow["in_flight"] + flow["mss"] <= flow["offered"]:
         return "guest"
     governed = flow["mode"] == "enforce" and flow["wnd"] <= flow["offered"]

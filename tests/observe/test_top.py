@@ -93,6 +93,8 @@ def test_the_window_of_the_switch_limits_what_is_marked(busy: Path) -> None:
         ({"mode": "observe"}, "receiver"),
         ({"in_flight": 10_000}, "guest"),
         ({"in_flight": 0, "tx_rate": 0.0}, "idle"),
+        ({"tx_rate": 0.0, "idle_ms": 300}, "no ACK"),
+        ({"tx_rate": 0.0, "idle_ms": 1}, "switch"),
         ({"state": "syn_sent"}, "syn_sent"),
     ],
 )
@@ -100,6 +102,7 @@ def test_what_limits(fields: dict[str, Any], expected: str) -> None:
     flow = {
         **{"state": "established", "mode": "enforce", "mss": 1448, "tx_rate": 1e6},
         **{"wnd": 30_000, "offered": 30_080, "in_flight": 29_000},
+        **{"idle_ms": 0, "srtt_us": 2000},
     }
     assert limited_by({**flow, **fields}) == expected
 
