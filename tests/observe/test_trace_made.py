@@ -57,28 +57,42 @@ def conversation() -> list[Packet]:
     return packets
 
 
-def waits_for_a_third() -> list[Packet]:
-    """Packets of a sender that waits until a third of the window is free, as Linux does."""
-    there, back = IP(src="10.0.0.1", dst="10.0.0.2"), IP(src="10.0.0.2", dst="10.0.0.1")
-    syn: list[Option] = [("MSS", 1460), ("WScale", 7)]
-    packets = [there / tcp(40000, 80, SYN, 99, 0, options=syn)]
-    packets.append(back / tcp(80, 40000, SYN | ACK, 499, 100, window=12 * 1460, options=syn))
+THERE, BACK = IP(src="10.0.0.1", dst="10.0.0.2"), IP(src="10.0.0.2", dst="10.0.0.1")
+PLAIN_SYN: list[Option] = [("MSS", 1460), ("WScale", 7)]
+
+
+def handshake(window: int) -> list[Packet]:
+    return [
+        ETHERNET / THERE / tcp(40000, 80, SYN, 99, 0, options=PLAIN_SYN),
+        ETHERNET / BACK / tcp(80, 40000, SYN | ACK, 499, 100, window=window, options=PLAIN_SYN),
+    ]
+
+
+def data(seq: int, size: int = 1460) -> Packet:
+    return ETHERNET / THERE / tcp(40000, 80, ACK, seq, 500) / Raw(bytes(size))
+
+
+def ack(number: int, window: int) -> Packet:
+    return ETHERNET / BACK / tcp(80, 40000, ACK, 500, number, window=-(-window // 128))
+
+
+def window_limited() -> list[Packet]:
+    """Twelve segments fill the window, then three are acknowledged at a time."""
+    packets = handshake(12 * 1460)
     sent = acked = 100
-    # Twelve segments fill it, then three are acknowledged at a time.
     for n in [12, *[3] * 10]:
         for _ in range(n):
-            packets.append(there / tcp(40000, 80, ACK, sent, 500) / Raw(bytes(1460)))
+            packets.append(data(sent))
             sent += 1460
         for _ in range(3):
             acked += 1460
-            packets.append(back / tcp(80, 40000, ACK, 500, acked, window=12 * 1460 // 128 + 1))
-    _, wrap = LINKS["ethernet"]
-    return [wrap(ip) for ip in packets]
+            packets.append(ack(acked, 12 * 1460))
+    return packets
 
 
 def test_a_sender_that_waits_until_a_third_of_the_window_is_free(tmp_path: File) -> None:
-    """The window limits it then, too."""
-    got = direction(objects(write(tmp_path / "made.pcap", waits_for_a_third())), 80)
+    """As Linux does to send more at a time: the window limits it then, too."""
+    got = direction(objects(write(tmp_path / "made.pcap", window_limited())), 80)
     assert causes(got)[0] == "window"
     assert got["limits"]["window"] > 0.8 * sum(got["limits"].values())
 
@@ -86,10 +100,49 @@ def test_a_sender_that_waits_until_a_third_of_the_window_is_free(tmp_path: File)
 @pytest.mark.parametrize(("behind", "cause"), [(1.2, "window"), (1.5, "near-receiver")])
 def test_where_it_was_captured(tmp_path: File, behind: float, cause: str) -> None:
     """The receiver answers within a millisecond, the sender within 'behind'."""
-    packets = waits_for_a_third()
+    packets = window_limited()
     times = [0, 1, *(1 + behind + i for i in range(len(packets)))]
     got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
     assert causes(got)[0] == cause
+
+
+def test_without_the_handshake_the_scale_of_windows_is_not_known(tmp_path: File) -> None:
+    made = write(tmp_path / "made.pcap", window_limited()[2:])
+    assert causes(direction(objects(made), 80))[0] == "no-handshake"
+    assert causes(direction(objects("--scale", "7", made), 80))[0] == "window"
+
+
+@pytest.mark.parametrize("before", [0, 0.05])
+@pytest.mark.parametrize("little", [0, 896])
+def test_a_receiver_that_reads_slowly(tmp_path: File, little: int, before: float) -> None:
+    """Each time it has room for two segments it says so, 20 ms after less than one.  The wire has
+    that a little before the guest's port, or by a coarse clock at the same time."""
+    packets, times, seq, at = handshake(2 * 1460), [1.0, 1.1], 100, 2.0
+    for _ in range(10):
+        packets += [data(seq), data(seq + 1460)]
+        seq += 2 * 1460
+        packets += [ack(seq, little), ack(seq, 2 * 1460)]
+        times += [at, at + 0.01, at + 1, at + 21]
+        at += 22
+    guest = write(tmp_path / "guest.pcap", packets, times=times)
+    early = [t if Raw in packet else t - before for packet, t in zip(packets, times, strict=True)]
+    wire = write(tmp_path / "wire.pcap", packets, times=early)
+    got = direction(objects("--guest", guest, "--wire", wire), 80)
+    assert causes(got)[0] == "receiver"
+    assert got["limits"]["receiver"] > 0.9 * sum(got["limits"].values())
+
+
+@pytest.mark.parametrize(("lost", "found"), [(1460, True), (900, False)])
+def test_a_path_that_takes_smaller_packets_only(tmp_path: File, lost: int, found: bool) -> None:
+    """What is lost again and again is larger than all that was acknowledged."""
+    packets = [*handshake(65535), data(100, 1000), ack(1100, 65535)]
+    packets += [data(1100, lost)] * 3
+    times = [0, 1, 2, 3, 4, 304, 904]
+    got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
+    assert got["timeouts"] == 2
+    words = [note["words"] for note in got["verdict"] if note["cause"] == "size"]
+    assert bool(words) == found
+    assert not found or re.match(r"no segment larger than 1000 bytes .* 1460:", words[0])
 
 
 def write(
@@ -321,6 +374,7 @@ def test_a_filter(tmp_path: File) -> None:
         (["--guest", "a", "--guest", "b"], 2, "b: one capture, or one of each side"),
         (["--gain", "2", "a"], 2, "--gain 2: want a number from 0 to 1"),
         (["--idle", "x", "a"], 2, "--idle x: want a number from 1"),
+        (["--scale", "15", "a"], 2, "--scale 15: want a number from 0 to 14"),
         (["--exid", "0x10000", "a"], 2, "--exid 0x10000"),
         (["--nonsense"], 2, "nonsense"),
         (["-i", "--guest", "a", "--wire", "b"], 2, "-i: only of one interface"),

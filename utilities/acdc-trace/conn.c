@@ -78,6 +78,7 @@ note_syn(struct trace *t, struct conn *c, struct tap *tap,
     tap->end[from].wscale = s->wscale;
     tap->end[from].timestamps = s->timestamps;
     tap->end[from].capability = s->capability;
+    tap->scales_known = tap->scales_known || (tap->end[0].syn && tap->end[1].syn);
     /* RFC 3168 section 6.1.1; who asks for AccECN says AE, too, and may get
      * another answer. */
     tap->end[from].ecn = s->flags & ACDC_TCP_ECE;
@@ -99,8 +100,11 @@ tap_of(struct trace *t, struct conn *c, enum side side)
             t->failed = true;
             return NULL;
         }
+        c->tap[side]->scales_known = t->options.scale >= 0;
         for (i = 0; i < 2; i++) {
             c->tap[side]->half[i].window = UNKNOWN;
+            c->tap[side]->end[i].has_wscale = t->options.scale >= 0;
+            c->tap[side]->end[i].wscale = (uint8_t) t->options.scale;
         }
     }
     return c->tap[side];

@@ -105,12 +105,17 @@ push_sent(struct half *h, uint64_t time, uint32_t end_seq)
 static uint64_t
 pop_sent(struct half *h, uint64_t now, uint32_t ack)
 {
+    uint32_t start = h->snd_una;
     uint64_t rtt = 0;
 
     while (h->sent_n && !seq_after(h->sent[h->sent_first].end, ack)) {
         const struct sent *s = &h->sent[h->sent_first];
 
         rtt = s->again || now < s->time ? 0 : now - s->time;
+        if (h->first_data && !s->again && s->end - start > h->acked_max) {
+            h->acked_max = s->end - start;
+        }
+        start = s->end;
         h->sent_first++;
         h->sent_n--;
     }
@@ -157,87 +162,6 @@ half_held(struct tap *tap, int end, uint32_t end_seq, uint64_t now)
 
 /* What the time goes into. ------------------------------------------------- */
 
-static uint32_t
-flight(const struct half *h)
-{
-    return h->snd_max - h->snd_una;
-}
-
-/* Whose window is in the way. */
-static enum limit
-window_limit(const struct conn *c, const struct tap *tap, int end)
-{
-    uint32_t told = conn_told(c, end), offered = conn_offered(c, end);
-    uint32_t unit = 1u << tap->end[!end].wscale;
-    const struct replay *r = conn_replay(c, end);
-
-    if (tap->half[end].window == 0 && (offered == UNKNOWN || offered == 0)) {
-        return LIMIT_RECEIVER;  /* The switch closes none. */
-    }
-    if (told != UNKNOWN && offered != UNKNOWN) {
-        return told + unit < offered ? LIMIT_SWITCH : LIMIT_RECEIVER;
-    }
-    if (offered != UNKNOWN) {
-        return r && r->law.wnd < offered ? LIMIT_SWITCH : LIMIT_RECEIVER;
-    }
-    return LIMIT_WINDOW;
-}
-
-/* Bytes that may still be sent.  On the wire the switch's window is not seen, but
- * what the law makes of the same feedback. */
-static uint32_t
-window_left(const struct conn *c, const struct tap *tap, int end)
-{
-    const struct half *h = &tap->half[end];
-    const struct replay *r = conn_replay(c, end);
-    uint32_t left = UNKNOWN;
-
-    if (h->edge_valid) {
-        left = seq_after(h->edge, h->snd_max) ? h->edge - h->snd_max : 0;
-    }
-    if (r && tap->acdc) {
-        uint32_t own = r->law.wnd > flight(h) ? r->law.wnd - flight(h) : 0;
-
-        left = own < left ? own : left;
-    }
-    return left;
-}
-
-static bool
-window_is_full(const struct conn *c, const struct tap *tap, int end)
-{
-    return window_left(c, tap, end) < conn_mss(tap, end);
-}
-
-/* Once full, a window limits until a third of it is free: Linux waits as long
- * (tcp_tso_should_defer()). */
-static bool
-window_limits(const struct conn *c, const struct tap *tap, int end)
-{
-    const struct half *h = &tap->half[end];
-
-    return window_is_full(c, tap, end)
-           || (seq_after(h->full, h->snd_una)
-               && window_left(c, tap, end) <= flight(h) / 2);
-}
-
-static enum limit
-limit_now(const struct conn *c, const struct tap *tap, int end)
-{
-    const struct half *h = &tap->half[end];
-
-    if (!h->first_data || (h->fin && !flight(h))) {
-        return LIMIT_NONE;
-    }
-    if (h->recovering) {
-        return LIMIT_LOSS;
-    }
-    if (window_limits(c, tap, end) && (flight(h) || !h->window)) {
-        return window_limit(c, tap, end);
-    }
-    return !flight(h) || h->partial || h->fin ? LIMIT_APPLICATION : LIMIT_SENDER;
-}
-
 /* The time until now, which was spent in 'limit'. */
 static void
 spend(struct half *h, uint64_t now, enum limit limit)
@@ -262,11 +186,11 @@ open_round(struct half *h, uint64_t time, uint32_t end_seq)
 static void
 note_flight(struct half *h)
 {
-    if (flight(h) > h->total.flight_max) {
-        h->total.flight_max = flight(h);
+    if (half_flight(h) > h->total.flight_max) {
+        h->total.flight_max = half_flight(h);
     }
-    if (flight(h) > h->round.sums.flight_max) {
-        h->round.sums.flight_max = flight(h);
+    if (half_flight(h) > h->round.sums.flight_max) {
+        h->round.sums.flight_max = half_flight(h);
     }
 }
 
@@ -279,7 +203,7 @@ close_round(struct trace *t, struct conn *c, struct tap *tap, int end)
         output_round(t, c, tap, end);
     }
     h->round.open = false;
-    if (flight(h)) {
+    if (half_flight(h)) {
         open_round(h, h->last_event, h->snd_max);
         note_flight(h);
     }
@@ -349,7 +273,7 @@ note_tail_probe(struct tap *tap, int end, const struct segment *s,
 {
     struct half *h = &tap->half[end];
     uint32_t end_seq = s->seq + s->payload + !!(s->flags & ACDC_TCP_FIN);
-    bool early = quiet < RTO_MIN_NS && (tap->acdc || !flight(h));
+    bool early = quiet < RTO_MIN_NS && (tap->acdc || !half_flight(h));
     bool tail = quiet && end_seq == h->snd_max
                 && (seq_after(s->seq, h->snd_una) || early);
 
@@ -386,7 +310,7 @@ note_again(struct tap *tap, int end, const struct segment *s, enum limit limit,
     if (note_tail_probe(tap, end, s, quiet)) {
         return limit;
     }
-    h->recovering = flight(h) != 0;
+    h->recovering = half_flight(h) != 0;
     h->recover = h->snd_max;
     if (quiet <= TIMER_NS || (h->sacked && quiet <= RACK_NS)) {
         return limit == LIMIT_NONE ? limit : LIMIT_LOSS;
@@ -447,7 +371,7 @@ add_data(struct sums *sums, const struct segment *s)
 static bool
 is_probe(const struct half *h, const struct segment *s)
 {
-    return s->payload <= 1 && s->seq + 1 == h->snd_max && !flight(h);
+    return s->payload <= 1 && s->seq + 1 == h->snd_max && !half_flight(h);
 }
 
 /* A segment, which is no SYN.  Sets '*limit' to what the time until then was spent in,
@@ -541,7 +465,7 @@ half_data(struct trace *t, struct conn *c, struct tap *tap, int end,
         return false;
     }
     h->fin = h->fin || fin;
-    if (window_is_full(c, tap, end)) {
+    if (limit_window_is_full(c, tap, end)) {
         h->full = h->snd_max;
     }
     spend(h, s->time, limit);
@@ -567,19 +491,24 @@ delayed_by(const struct half *h, const struct segment *s, uint32_t acked,
 }
 
 static void
-note_window(struct tap *tap, int end, const struct segment *s)
+note_window(const struct conn *c, struct tap *tap, int end,
+            const struct segment *s)
 {
     struct half *h = &tap->half[end];
     bool syn = s->flags & ACDC_TCP_SYN;
-    bool known = tap->end[0].syn && tap->end[1].syn;
     bool scaled = tap->end[0].has_wscale && tap->end[1].has_wscale;
+    struct tap *guest = c->tap[SIDE_FIRST];
     uint32_t edge;
 
-    if (!syn && !known) {
+    if (!syn && !tap->scales_known) {
         return;
     }
     h->window = (uint32_t) s->window
                 << (!syn && scaled ? tap->end[!end].wscale : 0);
+    h->offered = conn_offered(c, end);
+    if (guest && guest != tap && guest->half[end].last_ack == s->time) {
+        guest->half[end].offered = h->window;   /* It is the same ACK, read later. */
+    }
     edge = s->ack + h->window;
     if (!h->edge_valid || seq_after(edge, h->edge)) {
         h->edge_valid = true;
@@ -641,7 +570,7 @@ advance(struct tap *tap, int end, const struct segment *s, uint32_t acked,
 static bool
 shows_loss(struct half *h, const struct segment *s, uint32_t window)
 {
-    if (s->ack != h->snd_una || s->payload || s->fack || !flight(h)
+    if (s->ack != h->snd_una || s->payload || s->fack || !half_flight(h)
         || h->window != window || (s->flags & (ACDC_TCP_SYN | ACDC_TCP_FIN))) {
         return false;
     }
@@ -656,7 +585,7 @@ half_ack(struct trace *t, struct conn *c, struct tap *tap, int end,
     struct law_event event = { 0, false, false };
     /* Of the time before this ACK. */
     enum limit limit = limit_now(c, tap, end);
-    bool full = window_is_full(c, tap, end);
+    bool full = limit_window_is_full(c, tap, end);
     uint32_t window = h->window;
 
     if (!h->begun) {
@@ -671,7 +600,7 @@ half_ack(struct trace *t, struct conn *c, struct tap *tap, int end,
     }
     if (!s->fack) {
         h->sacked = s->sack;
-        note_window(tap, end, s);
+        note_window(c, tap, end, s);
     } else {
         h->total.facks++;
     }

@@ -33,6 +33,7 @@ static const char usage[] =
     "      --gain F            (0.0625)\n"
     "      --initial-window N  segments (10)\n"
     "      --max-window N      bytes (no limit)\n"
+    "      --scale N           of windows, where a capture lacks the handshake\n"
     "      --idle SECONDS      without packets, after which a connection is over (300)\n"
     "      --max-connections N at a time; the oldest goes (1000000)\n"
     "  -h, --help              this text\n"
@@ -93,7 +94,7 @@ add_source(const char *name, enum side side)
 
 enum {
     OPT_VERSION = 256, OPT_EXID, OPT_BETA, OPT_GAIN, OPT_INITIAL_WINDOW, OPT_MAX_WINDOW,
-    OPT_IDLE, OPT_MAX_CONNECTIONS
+    OPT_SCALE, OPT_IDLE, OPT_MAX_CONNECTIONS
 };
 
 static const struct option long_options[] = {
@@ -109,6 +110,7 @@ static const struct option long_options[] = {
     { "gain", required_argument, NULL, OPT_GAIN },
     { "initial-window", required_argument, NULL, OPT_INITIAL_WINDOW },
     { "max-window", required_argument, NULL, OPT_MAX_WINDOW },
+    { "scale", required_argument, NULL, OPT_SCALE },
     { "idle", required_argument, NULL, OPT_IDLE },
     { "max-connections", required_argument, NULL, OPT_MAX_CONNECTIONS },
     { "help", no_argument, NULL, 'h' },
@@ -137,6 +139,9 @@ number_option(struct options *o, int option)
     case OPT_MAX_WINDOW:
         o->params.max_window = (uint32_t) number("max-window", optarg, 0,
                                                  1073725440);
+        break;
+    case OPT_SCALE:
+        o->scale = (int) number("scale", optarg, 0, ACDC_WSCALE_MAX);
         break;
     case OPT_IDLE:
         o->idle = number("idle", optarg, 1, 1000000) * NS_PER_S;
@@ -326,6 +331,7 @@ main(int argc, char *argv[])
     struct trace t = {
         .options = {
             .exid = ACDC_OPT_EXID,
+            .scale = -1,
             .max_connections = 1000000,
             .idle = 300 * NS_PER_S,
             .params = {

@@ -80,6 +80,7 @@ enum limit {
     LIMIT_RECEIVER,
     LIMIT_SWITCH,
     LIMIT_WINDOW,               /* Of the two before: it is not known which. */
+    LIMIT_UNKNOWN,              /* A window or the next: the scale is not known. */
     LIMIT_SENDER,               /* Its own congestion window. */
     LIMIT_LOSS,
     LIMIT_TIMEOUT,
@@ -133,7 +134,9 @@ struct half {
     uint32_t full;              /* The last 'snd_max' that filled the window. */
     uint32_t edge;              /* The highest window ever offered ends here. */
     uint32_t window;            /* The last one. */
-    uint32_t payload_max;
+    uint32_t offered;           /* The other end's then. */
+    uint32_t payload_max;       /* Of a segment. */
+    uint32_t acked_max;         /* Likewise, that was acknowledged and not sent again. */
     uint64_t last_event;        /* Data or its acknowledgment. */
     uint64_t last_data;
     uint64_t first_data, last_ack;
@@ -170,6 +173,7 @@ struct tap {
         uint32_t isn;
         uint64_t syn_time, syn_wait;
     } end[2];
+    bool scales_known;          /* By both SYNs, or an option. */
     bool acdc;                  /* AC/DC's options are seen here. */
 };
 
@@ -197,6 +201,7 @@ struct options {
     uint16_t exid;
     uint32_t max_connections;
     uint64_t idle;              /* ns */
+    int scale;                  /* Of windows without a handshake; -1: not known. */
     struct acdc_params params;
 };
 
@@ -237,7 +242,16 @@ uint32_t conn_told(const struct conn *, int end);
 /* The replay of the data of 'end', or NULL. */
 const struct replay *conn_replay(const struct conn *, int end);
 
+/* limit.c */
+enum limit limit_now(const struct conn *, const struct tap *, int end);
+bool limit_window_is_full(const struct conn *, const struct tap *, int end);
+
 /* half.c */
+static inline uint32_t
+half_flight(const struct half *h)
+{
+    return h->snd_max - h->snd_una;
+}
 bool half_data(struct trace *, struct conn *, struct tap *, int end,
                const struct segment *);
 void half_ack(struct trace *, struct conn *, struct tap *, int end,

@@ -13,6 +13,7 @@ const char *const limit_names[N_LIMITS] = {
     [LIMIT_RECEIVER] = "receiver",
     [LIMIT_SWITCH] = "switch",
     [LIMIT_WINDOW] = "window",
+    [LIMIT_UNKNOWN] = "no-handshake",
     [LIMIT_SENDER] = "sender",
     [LIMIT_LOSS] = "loss",
     [LIMIT_TIMEOUT] = "timeout",
@@ -25,6 +26,8 @@ static const char *const limit_words[N_LIMITS] = {
     [LIMIT_SWITCH] = "limited by the window of the switch",
     [LIMIT_WINDOW] = "limited by the window it was told, the receiver's or the switch's: "
                      "a capture of the wire beside this one tells which",
+    [LIMIT_UNKNOWN] = "limited by a window or by the sender's own: the capture lacks the handshake, "
+                      "which has the scale of windows (--scale)",
     [LIMIT_SENDER] = "limited by the sender's own congestion window",
     [LIMIT_LOSS] = "limited by loss: sending again what was lost",
     [LIMIT_TIMEOUT] = "limited by loss: waiting for retransmission timeouts",
@@ -95,6 +98,21 @@ say_waits(const struct sayer *to, const struct half *h)
         say(to, "delayed-acks", "delayed ACKs: %" PRIu32 ", of %.0f to %.0f ms, %.0f ms "
             "in all", h->delayed_acks, ms(h->delayed_min), ms(h->delayed_max),
             ms(h->limits[LIMIT_DELAYED_ACK]));
+    }
+}
+
+/* A path that takes only smaller packets and does not say so looks like loss. */
+static void
+say_size(const struct sayer *to, const struct tap *tap, int end)
+{
+    const struct half *h = &tap->half[end];
+    uint32_t mss = conn_mss(tap, end);
+    uint32_t most = h->payload_max < mss ? h->payload_max : mss;
+
+    if (h->total.timeouts > 1 && most > h->acked_max) {
+        say(to, "size", "no segment larger than %" PRIu32 " bytes got through at the first "
+            "try, of up to %" PRIu32 ": does the path take packets of that size?",
+            h->acked_max, most);
     }
 }
 
@@ -207,6 +225,7 @@ verdict(const struct trace *t, const struct conn *c, int end,
     say_window(&to, c, end);
     say_limit(&to, tap, end);
     say_waits(&to, &tap->half[end]);
+    say_size(&to, tap, end);
     say_held(&to, &tap->half[end]);
     say_feedback(t, &to, wire, end);
     say_loss(&to, &tap->half[end], &wire->half[end]);

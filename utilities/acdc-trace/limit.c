@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What limits a direction at the moment. */
+
+#include "trace.h"
+
+/* Whose window is in the way. */
+static enum limit
+window_limit(const struct conn *c, const struct tap *tap, int end)
+{
+    uint32_t told = conn_told(c, end), offered = conn_offered(c, end);
+    uint32_t unit = 1u << tap->end[!end].wscale;
+    const struct replay *r = conn_replay(c, end);
+
+    if (told != UNKNOWN && offered != UNKNOWN) {
+        /* On the wire there may be a later one. */
+        offered = tap->half[end].offered;
+    }
+    if (tap->half[end].window == 0 && (offered == UNKNOWN || offered == 0)) {
+        return LIMIT_RECEIVER;  /* The switch closes none. */
+    }
+    if (told != UNKNOWN && offered != UNKNOWN) {
+        return told + unit < offered ? LIMIT_SWITCH : LIMIT_RECEIVER;
+    }
+    if (offered != UNKNOWN) {
+        return r && r->law.wnd < offered ? LIMIT_SWITCH : LIMIT_RECEIVER;
+    }
+    return told != UNKNOWN ? LIMIT_WINDOW : LIMIT_UNKNOWN;
+}
+
+/* Bytes that may still be sent.  On the wire the switch's window is not seen, but
+ * what the law makes of the same feedback. */
+static uint32_t
+window_left(const struct conn *c, const struct tap *tap, int end)
+{
+    const struct half *h = &tap->half[end];
+    const struct replay *r = conn_replay(c, end);
+    uint32_t left = UNKNOWN;
+
+    if (h->edge_valid) {
+        left = seq_after(h->edge, h->snd_max) ? h->edge - h->snd_max : 0;
+    }
+    if (r && tap->acdc) {
+        uint32_t own = r->law.wnd > half_flight(h) ? r->law.wnd - half_flight(h) : 0;
+
+        left = own < left ? own : left;
+    }
+    return left;
+}
+
+bool
+limit_window_is_full(const struct conn *c, const struct tap *tap, int end)
+{
+    return window_left(c, tap, end) < conn_mss(tap, end);
+}
+
+/* Once full, a window limits until a third of it is free: Linux waits as long
+ * (tcp_tso_should_defer()). */
+static bool
+window_limits(const struct conn *c, const struct tap *tap, int end)
+{
+    const struct half *h = &tap->half[end];
+
+    return limit_window_is_full(c, tap, end)
+           || (seq_after(h->full, h->snd_una)
+               && window_left(c, tap, end) <= half_flight(h) / 2);
+}
+
+enum limit
+limit_now(const struct conn *c, const struct tap *tap, int end)
+{
+    const struct half *h = &tap->half[end];
+
+    if (!h->first_data || (h->fin && !half_flight(h))) {
+        return LIMIT_NONE;
+    }
+    if (h->recovering) {
+        return LIMIT_LOSS;
+    }
+    /* Of less than a segment nothing is sent (RFC 9293 section 3.8.6.2.1). */
+    if (window_limits(c, tap, end)
+        && (half_flight(h) || h->window < conn_mss(tap, end))) {
+        return window_limit(c, tap, end);
+    }
+    if (!half_flight(h) || h->fin) {
+        return LIMIT_APPLICATION;
+    }
+    /* A segment is not full as that was the end of the window, too. */
+    if (h->window == UNKNOWN) {
+        return LIMIT_UNKNOWN;
+    }
+    return h->partial ? LIMIT_APPLICATION : LIMIT_SENDER;
+}
