@@ -9,6 +9,7 @@ import os
 import runpy
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path as File
 from typing import Any
@@ -142,6 +143,20 @@ def test_nobody_has_acdc_at_the_other_end(path: Path) -> None:
         path.ovs.del_tenant("green")
     message = "green: none of 1 connections has found AC/DC at the other end"
     assert (WARNING, message) in found
+
+
+def test_nothing_is_heard_of_what_a_guest_sends(ovs: Ovs) -> None:
+    wire = Wire(ovs)
+    wire.reset()
+    conn = Conn(wire).open()
+    assert check(ovs)["handshakes"] == [(OK, "blue: 1 with AC/DC at both ends, 0 fallback")]
+    for _ in range(3):
+        time.sleep(0.55)  # As a guest's timer.
+        conn.guest_data(conn.mss)
+    assert any(
+        state == WARNING and message.startswith("blue: unheard is 1: nothing came back")
+        for state, message in check(ovs)["handshakes"]
+    )
 
 
 def test_connections_that_are_not_tracked(ovs: Ovs) -> None:
