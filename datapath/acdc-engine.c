@@ -35,9 +35,11 @@ static ACDC_ALWAYS_INLINE bool
 parse_checked(struct acdc_pkt *p, uint16_t exid)
 {
     bool is_tcp = acdc_pkt_parse(p, exid);
-    bool partial = p->csum_partial;
 
-    if (partial || p->gso) {
+    /* Of both at once, which most packets are not. */
+    if (p->csum_partial | p->gso) {
+        bool partial = p->csum_partial;
+
         if (acdc_unlikely(!acdc_host_offloads_fit(p))) {
             p->ip_version = 0;
             p->reason = ACDC_C_REFUSED;
@@ -100,6 +102,7 @@ acdc_process_in_line(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt 
     struct acdc_tenant *tenant = acdc_ptr_load(&port->tenant);
     uint32_t slot = acdc_slot();
     struct acdc_ctx ctx ACDC_UNINITIALIZED;
+    struct acdc *acdc;
 
     if (!tenant) {
         if (dir == ACDC_TAIL) {
@@ -107,16 +110,16 @@ acdc_process_in_line(struct acdc_port *port, enum acdc_dir dir, struct acdc_pkt 
         }
         return;
     }
-    ctx.acdc = tenant->acdc;
+    ctx.acdc = acdc = tenant->acdc;
     ctx.port = port;
     ctx.tenant = tenant;
     ctx.policy = acdc_ptr_load(&tenant->policy);
-    ctx.table = acdc_ptr_load(&ctx.acdc->table);
+    ctx.table = acdc_ptr_load(&acdc->table);
     ctx.slot = &tenant->slots[slot];
     ctx.basis = port->basis;
     ctx.dir = dir;
     ctx.port_key = (uint16_t) (port->idx * ACDC_N_KINDS);
-    ctx.exid = (uint16_t) acdc_a32_read(&ctx.acdc->exid);
+    ctx.exid = (uint16_t) acdc_a32_read(&acdc->exid);
     ctx.now = now;
     ctx.timed = NULL;
     ctx.now_ms = (uint32_t) acdc_div64(now, 1000000);

@@ -12,7 +12,12 @@
 #define ACDC_PKT_ENGINE                                                       \
     struct {                                                                  \
         /* Of the checksums, see acdc_pkt_finish(); 0 at first. */            \
-        uint32_t ip_change, tcp_change;                                       \
+        union {                                                               \
+            uint64_t changes;   /* Both, in one instruction. */               \
+            struct {                                                          \
+                uint32_t ip_change, tcp_change;                               \
+            };                                                                \
+        };                                                                    \
         union {                                                               \
             uint64_t options;   /* All of them, in one instruction. */        \
             struct {                                                          \
@@ -217,6 +222,9 @@ acdc_csum_apply(uint8_t *field, uint32_t change)
 static inline void
 acdc_pkt_finish(struct acdc_pkt *p)
 {
+    if (acdc_likely(!p->changes)) {
+        return;
+    }
     if (p->ip_change) {
         acdc_csum_apply(acdc_pkt_ip(p) + 10,
                         ACDC_BE16(acdc_csum_fold(p->ip_change)));

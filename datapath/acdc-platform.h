@@ -72,6 +72,8 @@ typedef u64 acdc_a64;
 
 /* Pointers published to lock-free readers. */
 #define acdc_ptr_load(P) smp_load_acquire(P)
+/* Not to be followed: whether there is one.  Part of another instruction. */
+#define acdc_ptr_peek(P) data_race(*(P))
 #define acdc_ptr_store(P, V) smp_store_release(P, V)
 
 /* Such a pointer to a flow, of which there are three for each flow.  In user
@@ -208,6 +210,7 @@ typedef uint64_t acdc_a64;
 #define ACDC_ONE_A_CALL 0
 
 #define acdc_ptr_load(P) __atomic_load_n(P, __ATOMIC_ACQUIRE)
+#define acdc_ptr_peek(P) __atomic_load_n(P, __ATOMIC_RELAXED)
 #define acdc_ptr_store(P, V) __atomic_store_n(P, V, __ATOMIC_RELEASE)
 
 /* Such a pointer to a flow.  All flows lie in one range of addresses, so that

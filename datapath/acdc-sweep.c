@@ -78,7 +78,7 @@ sweep_bucket(struct acdc *a, const acdc_link *bucket, uint32_t now_ms)
 static inline bool
 are_empty(const acdc_link *b)
 {
-#define LINK(I) (uintptr_t) acdc_ptr_load(&b[I])
+#define LINK(I) (uintptr_t) acdc_ptr_peek(&b[I])
     return !(LINK(0) | LINK(1) | LINK(2) | LINK(3)
              | LINK(4) | LINK(5) | LINK(6) | LINK(7));
 #undef LINK
@@ -100,13 +100,13 @@ acdc_sweep(struct acdc *a, uint64_t now, uint32_t budget)
     ahead = acdc_count_read(&a->n_flows) > t->mask / 16;
     end = budget < t->mask + 1 - hand ? hand + budget : t->mask + 1;
     for (; hand < end; hand += SWEPT_AT_ONCE) {
-        for (i = hand; ahead && i < hand + SWEPT_AT_ONCE; i++) {
-            acdc_table_prefetch(t, i);
-        }
         if (are_empty(&t->buckets[hand])) {
             continue;
         }
         for (i = hand; i < hand + SWEPT_AT_ONCE; i++) {
+            if (ahead) {
+                acdc_table_prefetch(t, i);
+            }
             sweep_bucket(a, &t->buckets[i], now_ms);
         }
     }

@@ -315,6 +315,19 @@ void acdc_tail_through(struct acdc_port *port, struct acdc_pkt *p,
 	acdc_process_in_line(port, ACDC_TAIL, p, 1, now);
 }
 
+/* What is dropped, or held: see acdc_verdict. */
+static noinline struct sk_buff *acdc_not_passed(struct vport *vport,
+						struct sk_buff *skb,
+						const struct acdc_pkt *p)
+{
+	if (p->verdict == ACDC_DROP) {
+		consume_skb(skb);
+		return NULL;
+	}
+	acdc_hold(skb, p->release);
+	return p->piece && p->csum_partial ? acdc_cut(vport, skb, p) : skb;
+}
+
 static __always_inline struct sk_buff *acdc_way_through(struct acdc_port *port,
 							enum acdc_dir dir,
 							struct vport *vport,
@@ -335,20 +348,12 @@ static __always_inline struct sk_buff *acdc_way_through(struct acdc_port *port,
 	p.aux = way;
 	acdc_process_in_line(port, dir, &p, 1, ktime_get_ns());
 
-	if (unlikely(p.verdict == ACDC_DROP)) {
-		consume_skb(skb);
-		return NULL;
-	}
 	if (p.edited && skb->ip_summed == CHECKSUM_COMPLETE)
 		acdc_complete(&p, skb, way);
-	if (unlikely(p.keep_len))
+	if (dir == ACDC_EGRESS && unlikely(p.keep_len))
 		acdc_keep(port, vport, skb, &p);
-	if (unlikely(p.verdict == ACDC_HOLD)) {
-		acdc_hold(skb, p.release);
-		if (p.piece && p.csum_partial)
-			skb = acdc_cut(vport, skb, &p);
-	}
-	return skb;
+	return likely(p.verdict == ACDC_PASS) ? skb
+					      : acdc_not_passed(vport, skb, &p);
 }
 
 struct sk_buff *ovs_acdc_egress(struct acdc_port *port, struct vport *vport,
