@@ -137,7 +137,8 @@ inline void acdc_host_trim(struct acdc_pkt *p, unsigned int n)
 {
 	struct sk_buff *skb = p->host;
 
-	skb_trim(skb, skb->len - n);
+	/* Which is linear. */
+	__skb_trim(skb, skb->len - n);
 	acdc_refresh(p, skb);
 }
 
