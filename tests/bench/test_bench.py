@@ -86,8 +86,9 @@ def test_kernel_profile_of_a_transfer(tmp_path: Path) -> None:
     assert found == {"tcp-tso-on": {"bound": {"send": 60}}}
 
 
-def test_af_packet() -> None:
-    result = bench("af-packet", "--packets", "300")
+@pytest.mark.parametrize("options", [[], ["--afxdp"]], ids=["af-packet", "af-xdp"])
+def test_without_dpdk(options: list[str]) -> None:
+    result = bench("af-packet", "--packets", "300", *options)
     variants = result["a packet"]
     assert 300 < sum(variants["stock"].values()) < 3000
     assert not {name for name in variants["stock"] if name.endswith("gress_run")}
