@@ -126,7 +126,7 @@ NATIVE_PLB = "6.12" in os.environ.get("LAB_KERNEL", "")
 
 def leafspine(name: str, title: str, more: str = "", note: str = "") -> Experiment:
     # With a higher K less than half of the bytes of two flows are marked.
-    line = f"leafspine --ipv6 --delay 0 --mark 4542 {more}".strip()
+    line = f"leafspine --ipv6 --rate 1gbit --delay 0 --mark 4542 {more}".strip()
     runs = {
         "dctcp": f"{line} --stack dctcp --plain",
         "acdc": f"{line} --stack cubic --acdc",
@@ -153,8 +153,8 @@ def leafspine(name: str, title: str, more: str = "", note: str = "") -> Experime
             Figure("segments sent again", f.tcp("retransmits")),
             Figure("retransmission timeouts", f.tcp("timeouts")),
         ],
-        seconds=1,
-        cost=10,
+        seconds=0.5,
+        cost=1.5,
         note=note,
     )
 
