@@ -7,7 +7,6 @@ private one: the lab's kernel, or that of 'run --native'."""
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import signal
 import socket
@@ -248,12 +247,8 @@ class Network:
     def reload(self) -> None:
         """Of one hypervisor's module, or ovs-vswitchd: what its datapath knew is gone, the
         others' is not."""
-        options = self.options
-        switch = self.mn[options.reload_of]
-        if options.reload_to:
-            to = Path(options.reload_to)
-            switch.ovs.programs = dataclasses.replace(switch.ovs.programs, vswitchd=to)
-        switch.reload(signal.SIGKILL if options.reload_by == "kill" else None)
+        switch = self.mn[self.options.reload_of]
+        switch.reload(signal.SIGKILL if self.options.reload_by == "kill" else None)
 
     def move(self, move: Move) -> None:
         """Of a guest, as libvirt does at last: its port is at another hypervisor, and it says

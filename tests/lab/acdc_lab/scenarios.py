@@ -58,7 +58,6 @@ class Options:
     reload: float = 0  # s, when a hypervisor's datapath is made again; 0: never
     reload_of: str = "left"  # That switch's.
     reload_by: str = "exit"  # How ovs-vswitchd ends: exit or kill
-    reload_to: str = ""  # The ovs-vswitchd that is started then; "": the same
     slow: float = 1  # times 'rate': that of the links of one spine
     black_hole: float = 0  # s, from when on it drops what comes from the senders; 0: never
 
