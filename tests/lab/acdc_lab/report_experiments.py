@@ -624,7 +624,9 @@ EXPERIMENTS = [
     leafspine(
         "leafspine",
         "Leaf-spine fabric: 4 pairs, 4 paths, transfers that collide",
-        note="A hash puts two of four flows on one path in 9 of 10 cases.",
+        note="A hash puts two of four flows on one path in 9 of 10 cases. With AC/DC less than half of"
+        " the bytes of two flows on one path are marked, as windows in bytes end in small segments,"
+        " and PLB asks for half (see docs/experiments).",
     ),
     leafspine("leafspine-slow", "The same, the links of one spine at a tenth", "--slow 0.1"),
     leafspine(
