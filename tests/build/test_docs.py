@@ -29,6 +29,7 @@ def test_results_say_how_they_were_made(path: Path) -> None:
     for measurement in measurements:
         assert measurement["unit"], measurement["subject"]
         for command in measurement["commands"]:
-            assert (ROOT / command.split()[0]).exists(), command
+            program = command.split()[0]
+            assert program == "make" or (ROOT / program).exists(), command
         for row in measurement["rows"]:
             assert len(row) == len(measurement["columns"]), row
