@@ -17,6 +17,7 @@ from acdc_bench import Lost, build, quartiles
 from sched_waits import STOPPED, find_stops, find_waits, unavailable
 
 from acdc_testlib.arguments import refusal
+from acdc_testlib.long import long
 from acdc_testlib.programs import read_env
 
 BENCH = Path(__file__).resolve().parent
@@ -87,10 +88,7 @@ def test_kernel_profile_of_a_transfer(tmp_path: Path) -> None:
 
 
 # A kernel may have no AF_XDP.
-AFXDP = pytest.param(
-    ["--afxdp"],
-    marks=pytest.mark.skipif("ACDC_TEST_ALL" not in os.environ, reason="tests/run --all"),
-)
+AFXDP = pytest.param(["--afxdp"], marks=long)
 
 
 @pytest.mark.parametrize("options", [[], AFXDP], ids=["af-packet", "af-xdp"])

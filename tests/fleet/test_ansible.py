@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from acdc_testlib.fleet import ROOT, DatabaseOnly, schema
+from acdc_testlib.long import long
 from acdc_testlib.programs import Programs
 
 ANSIBLE = ROOT / "contrib/ansible"
@@ -48,7 +49,7 @@ def machine(tmp: Path, name: str, address: str | None = None) -> dict[str, objec
     return variables | ({"acdc_fleet_address": address} if address else {})
 
 
-@pytest.mark.skipif("ACDC_TEST_ALL" not in os.environ, reason="long: --all")
+@long
 def test_role(tmp_path: Path) -> None:
     (tmp_path / "schema").write_text(json.dumps(schema()))
     servers = {f"fleet-{n}": machine(tmp_path, f"fleet-{n}", f"10.0.0.{i}")

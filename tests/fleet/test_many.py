@@ -18,12 +18,11 @@ from pathlib import Path
 import pytest
 
 from acdc_testlib.fleet import SERVERS, Fleet, Host
+from acdc_testlib.long import ALL
 from acdc_testlib.netns import wait_for
 
 N = int(os.environ.get("ACDC_FLEET_HOSTS", "100"))
-pytestmark = pytest.mark.skipif(
-    not ("ACDC_TEST_ALL" in os.environ or "ACDC_FLEET_HOSTS" in os.environ), reason="long: --all"
-)
+pytestmark = pytest.mark.skipif(not (ALL or "ACDC_FLEET_HOSTS" in os.environ), reason="long: --all")
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from acdc_lab.packet_run import LAB, PACKET, PacketRun
 
+from acdc_testlib.long import long
+
 LINUX = "6.12"
 KERNEL = LAB.parents[1] / f"build/lab-{LINUX}/linux"
 LINES = {
@@ -20,8 +22,6 @@ LINES = {
     "incast47": "incast --flows 47 --stack cubic --acdc --seconds 1",
     "coexist": "coexist --stack cubic --acdc --seconds 2",
 }
-
-long = pytest.mark.skipif(not os.environ.get("ACDC_TEST_ALL"), reason="takes long: tests/run --all")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -45,7 +45,7 @@ def figures(line: str, out: Path, **environment: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(
-    "name", ["dumbbell", *(pytest.param(name, marks=long) for name in ("incast47", "coexist"))]
+    "name", [pytest.param(name, marks=[long] if name != "dumbbell" else []) for name in LINES]
 )
 def test_as_over_the_lab_s(name: str, tmp_path: Path) -> None:
     known = figures(LINES[name], tmp_path / "known.json")

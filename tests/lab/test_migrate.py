@@ -4,18 +4,19 @@ without AC/DC, and back.  Many connections do so in tests/system."""
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
 from test_lab import counters, lab  # noqa: F401  (a fixture)
+
+from acdc_testlib.long import ALL
 
 # Who comes back from where there is no AC/DC may have to wait for a second, see "Who has fallen
 # back" in docs/wire-format.rst.
 SHORT, LONG = "--flows 2 --seconds 0.6", "--jitter 5 --seconds 5"
 
 
-@pytest.mark.parametrize("more", [SHORT, LONG] if os.environ.get("ACDC_TEST_ALL") else [SHORT])
+@pytest.mark.parametrize("more", [SHORT, LONG] if ALL else [SHORT])
 def test_migration(lab: Any, more: str) -> None:  # noqa: F811
     result = lab(f"migrate --acdc {more}")
     before, moved, without, back = result["moves"]

@@ -4,7 +4,6 @@ are the long form."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,10 @@ from acdc_lab import wire_times
 from acdc_lab.report_onramp import carried
 from test_lab import assert_clean, counters, lab  # noqa: F401  (a fixture)
 
+from acdc_testlib.long import long
+
 ON_RAMP = "--acdc --tenant on_ramp"
 INCAST = "--uplinks --mark 0 --rate 1gbit --flows 5 --load 0.05 --seconds 0.2"
-long = pytest.mark.skipif(not os.environ.get("ACDC_TEST_ALL"), reason="takes long: tests/run --all")
 Result = dict[str, Any]
 
 

@@ -4,11 +4,11 @@ experiments leafspine are the long form."""
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-import pytest
 from test_lab import counters, lab, untouched  # noqa: F401  (a fixture)
+
+from acdc_testlib.long import long
 
 FABRIC = "leafspine --ipv6 --rate 1gbit --mark 7570 --seconds 0.3"
 # Guests that do not know what Linux does after a timeout.
@@ -28,7 +28,7 @@ def test_a_path_that_drops_all(lab: Any) -> None:  # noqa: F811
     assert 0 < sent["t-leaf1-spine1"] - sent["t-spine1-leaf2"] < 100
 
 
-@pytest.mark.skipif(not os.environ.get("ACDC_TEST_ALL"), reason="takes long: tests/run --all")
+@long
 def test_flows_that_collide(lab: Any) -> None:  # noqa: F811
     """Of two flows on one path more than half is marked where K is low."""
     line = "leafspine --ipv6 --rate 1gbit --delay 0 --mark 4542 --seconds 0.2 --acdc"

@@ -36,14 +36,13 @@ from observe.tracing import TRACE, Json, causes, direction, objects, run
 def conversation() -> list[Packet]:
     """IP packets, a millisecond apart: 10 segments of 1000 bytes from 10.0.0.1, each of which is
     acknowledged; 3 of them were marked; then the last one is sent again."""
-    there, back = IP(src="10.0.0.1", dst="10.0.0.2"), IP(src="10.0.0.2", dst="10.0.0.1")
 
     def one(
         forward: bool, flags: int, seq: int, ack: int, options: list[Option], **more: Any
     ) -> Packet:
         ports = (40000, 80) if forward else (80, 40000)
         segment = tcp(*ports, flags, seq=seq, ack=ack, options=options, **more)
-        return (there if forward else back) / segment
+        return (THERE if forward else BACK) / segment
 
     syn: list[Option] = [option(Capability(flags="NOT_ECT")), ("MSS", 1460), ("WScale", 7)]
     packets = [one(True, SYN, 99, 0, syn), one(False, SYN | ACK, 499, 100, syn)]
@@ -168,21 +167,20 @@ def tail(
 ) -> tuple[list[Packet], list[float]]:
     """A round trip of 1 ms; then n segments, of which that one is sent again after a wait.  What is
     late has been acknowledged."""
-    there, back = IP(src="10.0.0.1", dst="10.0.0.2"), IP(src="10.0.0.2", dst="10.0.0.1")
     syn: list[Option] = [("MSS", 1460), ("WScale", 7)]
     if acdc:
         syn.insert(0, option(Capability(flags="NOT_ECT")))
     data = [
-        ETHERNET / there / tcp(40000, 80, ACK, 100 + 1000 * i, 500) / Raw(bytes(1000))
+        ETHERNET / THERE / tcp(40000, 80, ACK, 100 + 1000 * i, 500) / Raw(bytes(1000))
         for i in range(n + 1)
     ]
-    ack = ETHERNET / back / tcp(80, 40000, ACK, 500, 1100 + 1000 * n)
+    ack = ETHERNET / BACK / tcp(80, 40000, ACK, 500, 1100 + 1000 * n)
     packets = [
-        ETHERNET / there / tcp(40000, 80, SYN, 99, 0, options=syn),
-        ETHERNET / back / tcp(80, 40000, SYN | ACK, 499, 100, options=syn),
-        ETHERNET / there / tcp(40000, 80, ACK, 100, 500),
+        ETHERNET / THERE / tcp(40000, 80, SYN, 99, 0, options=syn),
+        ETHERNET / BACK / tcp(80, 40000, SYN | ACK, 499, 100, options=syn),
+        ETHERNET / THERE / tcp(40000, 80, ACK, 100, 500),
         data[0],
-        ETHERNET / back / tcp(80, 40000, ACK, 500, 1100),
+        ETHERNET / BACK / tcp(80, 40000, ACK, 500, 1100),
         *data[1:],
         *([ack, data[1 + again]] if late else [data[1 + again], ack]),
     ]
@@ -228,9 +226,8 @@ def test_tail_probes(
 def test_what_rack_waits_for(tmp_path: File, wait: float, timeouts: int) -> None:
     """A SACK says that what was sent later has arrived: a wait of some ms is RACK's."""
     packets, times = tail(3, 0, wait)
-    back = IP(src="10.0.0.2", dst="10.0.0.1")
     sack: list[Option] = [("SAck", (2100, 4100))]
-    packets.insert(-2, ETHERNET / back / tcp(80, 40000, ACK, 500, 1100, options=sack))
+    packets.insert(-2, ETHERNET / BACK / tcp(80, 40000, ACK, 500, 1100, options=sack))
     times.insert(-2, 4.5)
     got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
     assert (got["retransmitted"], got["timeouts"]) == (1, timeouts)

@@ -4,14 +4,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 from debian_root import Built, DebianRoot, ccache, copy_sources
 
+from acdc_testlib.long import ALL
+
 # What takes long is for `tests/run --all`.
-RELEASES = ["trixie", "bookworm"] if os.environ.get("ACDC_TEST_ALL") else ["trixie"]
+RELEASES = ["trixie", "bookworm"] if ALL else ["trixie"]
 BUILD = """
 cd /src
 export PATH=/usr/lib/ccache:$PATH CCACHE_DIR=/var/cache/ccache

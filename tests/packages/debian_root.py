@@ -15,6 +15,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from acdc_testlib.long import ALL
 from acdc_testlib.netns import DIE_WITH_PARENT, wait_for
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -202,7 +203,7 @@ def copy_sources(root: DebianRoot) -> None:
 
 def run_tests(root: DebianRoot, env: Path) -> None:
     """Those of packets and of TCP with the Open vSwitch that 'env' names."""
-    tests = ["tests/packet", "tests/system"] if os.environ.get("ACDC_TEST_ALL") else SHORT
+    tests = ["tests/packet", "tests/system"] if ALL else SHORT
     command = ["python3", "-m", "pytest", "-q", "-rfEs", "-p", "no:cacheprovider", *tests]
     # Packages have no unpatched build to compare with, and no source tree that was built.
     if "PRISTINE_" not in (root.path / env.relative_to("/")).read_text():

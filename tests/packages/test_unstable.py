@@ -5,11 +5,11 @@ sid's openvswitch-source, with sid's DPDK and compiler."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-import pytest
 from debian_root import PROJECT, TEST_PACKAGES, DebianRoot, ccache, copy_sources, run_tests
+
+from acdc_testlib.long import long
 
 BUILD = """
 cd /src
@@ -19,7 +19,7 @@ build-aux/ovs-tree version build/openvswitch
 """
 
 
-@pytest.mark.skipif(not os.environ.get("ACDC_TEST_ALL"), reason="takes long: tests/run --all")
+@long
 def test_unstable() -> None:
     newest = (PROJECT / "ovs-patches/openvswitch/versions").read_text().split()[-1]
     with DebianRoot("sid", "ca-certificates", "ccache") as root:

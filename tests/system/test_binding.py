@@ -5,13 +5,13 @@ guests write and write again."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from acdc_testlib.long import ALL
 from acdc_testlib.netns import wait_for
 from acdc_testlib.ovs import Ovs
 
@@ -242,7 +242,7 @@ def test_migration(ovs: Ovs) -> None:
 def test_many_ports(ovs: Ovs) -> None:
     """The main thread's time for a change of external_ids does not grow with the ports to
     what is felt: 1,000 of them, or a part in the short form."""
-    n = 1000 if os.environ.get("ACDC_TEST_ALL") else 200
+    n = 1000 if ALL else 200
     with Ovs() as big:
         big.add_bridge("br0")
         create(big, "blue", *(f"iface-id=if{i}" for i in range(0, n, 2)))

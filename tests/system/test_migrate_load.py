@@ -7,7 +7,6 @@ window scale, and none stands still."""
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from test_restart import A, B, link, network_of, switch
 from test_resume_load import Sample, check_governed, late, stalled, watch
 
 from acdc_ovs.buffers import enlarge_buffers
+from acdc_testlib.long import ALL
 from acdc_testlib.long_connections import LongConnections
 from acdc_testlib.netns import Netns
 from acdc_testlib.ovs import Ovs, datapath_type
@@ -25,7 +25,6 @@ from acdc_testlib.wire import flow_list, tenant_counters
 
 pytestmark = pytest.mark.skipif(datapath_type() == "system", reason="tests/lab has this")
 
-ALL = bool(os.environ.get("ACDC_TEST_ALL"))
 # Connections, seconds between exchanges of each, seconds at each hypervisor.
 SHORT, LONG = (200, 0.5, 3.0), (1000, 2.0, 10.0)
 PORT = "vnet-a"

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-import os
 import signal
 import time
 from bisect import bisect_right
@@ -16,6 +15,7 @@ import pytest
 from test_restart import B, network_of
 
 from acdc_ovs.buffers import enlarge_buffers
+from acdc_testlib.long import ALL
 from acdc_testlib.long_connections import History, LongConnections
 from acdc_testlib.ovs import Ovs, datapath_type
 from acdc_testlib.real_time import RealTime
@@ -23,7 +23,6 @@ from acdc_testlib.wire import flow_list, tenant_counters
 
 pytestmark = pytest.mark.skipif(datapath_type() == "system", reason="the kernel keeps the state")
 
-ALL = bool(os.environ.get("ACDC_TEST_ALL"))
 # Connections, seconds between exchanges of each, seconds until all have had some.
 SHORT, LONG = (300, 0.5, 3.5), (10_000, 15.0, 60.0)
 WITHIN = 2.0

@@ -78,7 +78,6 @@ note_syn(struct trace *t, struct conn *c, struct tap *tap,
     tap->end[from].wscale = s->wscale;
     tap->end[from].timestamps = s->timestamps;
     tap->end[from].capability = s->capability;
-    tap->scales_known = tap->scales_known || (tap->end[0].syn && tap->end[1].syn);
     /* RFC 3168 section 6.1.1; who asks for AccECN says AE, too, and may get
      * another answer. */
     tap->end[from].ecn = s->flags & ACDC_TCP_ECE;
@@ -100,7 +99,6 @@ tap_of(struct trace *t, struct conn *c, enum side side)
             t->failed = true;
             return NULL;
         }
-        c->tap[side]->scales_known = t->options.scale >= 0;
         for (i = 0; i < 2; i++) {
             c->tap[side]->half[i].window = UNKNOWN;
             c->tap[side]->end[i].has_wscale = t->options.scale >= 0;

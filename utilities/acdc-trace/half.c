@@ -491,16 +491,17 @@ delayed_by(const struct half *h, const struct segment *s, uint32_t acked,
 }
 
 static void
-note_window(const struct conn *c, struct tap *tap, int end,
-            const struct segment *s)
+note_window(const struct trace *t, const struct conn *c, struct tap *tap,
+            int end, const struct segment *s)
 {
     struct half *h = &tap->half[end];
     bool syn = s->flags & ACDC_TCP_SYN;
+    bool known = (tap->end[0].syn && tap->end[1].syn) || t->options.scale >= 0;
     bool scaled = tap->end[0].has_wscale && tap->end[1].has_wscale;
     struct tap *guest = c->tap[SIDE_FIRST];
     uint32_t edge;
 
-    if (!syn && !tap->scales_known) {
+    if (!syn && !known) {
         return;
     }
     h->window = (uint32_t) s->window
@@ -600,7 +601,7 @@ half_ack(struct trace *t, struct conn *c, struct tap *tap, int end,
     }
     if (!s->fack) {
         h->sacked = s->sack;
-        note_window(c, tap, end, s);
+        note_window(t, c, tap, end, s);
     } else {
         h->total.facks++;
     }

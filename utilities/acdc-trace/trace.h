@@ -173,7 +173,6 @@ struct tap {
         uint32_t isn;
         uint64_t syn_time, syn_wait;
     } end[2];
-    bool scales_known;          /* By both SYNs, or an option. */
     bool acdc;                  /* AC/DC's options are seen here. */
 };
 
