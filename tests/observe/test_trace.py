@@ -226,6 +226,8 @@ def test_the_application(path: Path, capturing: Capturing) -> None:
     ):
         for _ in range(30):
             near.sendall(bytes(3000))
+            far.sendall(b"more")  # The way back to the sender has samples, too.
+            assert near.recv(4)
             time.sleep(0.02)
     for found in (captures.both(), objects(captures.wire), objects(captures.guest)):
         assert causes(direction(found, 5104))[0] == "application"

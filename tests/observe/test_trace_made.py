@@ -98,9 +98,23 @@ def test_a_sender_that_waits_until_a_third_of_the_window_is_free(tmp_path: File)
 
 @pytest.mark.parametrize(("behind", "cause"), [(1.2, "window"), (1.5, "near-receiver")])
 def test_where_it_was_captured(tmp_path: File, behind: float, cause: str) -> None:
-    """The receiver answers within a millisecond, the sender within 'behind'."""
+    """The receiver answers within about a millisecond, the sender within 'behind'."""
     packets = window_limited()
-    times = [0, 1, *(1 + behind + i for i in range(len(packets)))]
+    times = [0, 1, *(1 + behind + 0.06 * i for i in range(len(packets)))]
+    got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
+    assert causes(got)[0] == cause
+
+
+@pytest.mark.parametrize(("behind", "cause"), [(4, "application"), (7, "near-receiver")])
+def test_where_it_was_captured_by_the_handshake_alone(
+    tmp_path: File, behind: float, cause: str
+) -> None:
+    """The receiver answers within 1 to 9 ms; of the sender's side there is one sample."""
+    packets = [*handshake(65535), ETHERNET / THERE / tcp(40000, 80, ACK, 100, 500)]
+    times = [0, 1, 1 + behind]
+    for n in range(10):
+        packets += [data(100 + 1000 * n, 1000), ack(1100 + 1000 * n, 65535)]
+        times += [20 * (n + 1), 20 * (n + 1) + 1 + 8 * (n % 2)]
     got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
     assert causes(got)[0] == cause
 

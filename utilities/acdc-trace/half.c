@@ -23,6 +23,8 @@ enum {
 /* Linux waits 40 to 200 ms with an ACK, Windows 40 to 200, BSD 100. */
 #define DELAYED_ACK_MIN_NS (30 * NS_PER_MS)
 #define DELAYED_ACK_MAX_NS (250 * NS_PER_MS)
+/* The least of so many round-trip times has little of a busy machine's delays. */
+enum { RTT_MIN_SAMPLES = 4 };
 
 /* Round-trip times. --------------------------------------------------------- */
 
@@ -36,11 +38,15 @@ half_rtt(const struct tap *tap, int end)
     return h->srtt ? h->srtt + tap->half[!end].rtt_min : 0;
 }
 
+/* The sender's side may have one sample only, the handshake's, which then is to be
+ * beyond what the receiver's takes in the mean. */
 bool
 half_is_near_receiver(const struct tap *tap, int end)
 {
-    uint64_t ahead = tap->half[end].rtt_min;
-    uint64_t behind = tap->half[!end].rtt_min;
+    const struct half *h = &tap->half[end], *other = &tap->half[!end];
+    bool few = other->rtt_min_samples < RTT_MIN_SAMPLES && h->total.rtt_samples;
+    uint64_t ahead = few ? h->total.rtt_ns / h->total.rtt_samples : h->rtt_min;
+    uint64_t behind = other->rtt_min;
 
     /* In the middle, as well as that can be told, what limits is seen well enough. */
     return ahead && behind && ahead + ahead / 4 < behind;
@@ -60,12 +66,19 @@ add_sample(struct sums *s, uint64_t rtt)
 }
 
 static void
-note_rtt(struct half *h, uint64_t rtt)
+note_rtt_min(struct half *h, uint64_t rtt)
 {
-    rtt = rtt ? rtt : 1;
+    h->rtt_min_samples++;
     if (!h->rtt_min || rtt < h->rtt_min) {
         h->rtt_min = rtt;
     }
+}
+
+static void
+note_rtt(struct half *h, uint64_t rtt)
+{
+    rtt = rtt ? rtt : 1;
+    note_rtt_min(h, rtt);
     h->srtt = h->srtt ? h->srtt - h->srtt / 8 + rtt / 8 : rtt;
     add_sample(&h->total, rtt);
     add_sample(&h->round.sums, rtt);
@@ -425,14 +438,10 @@ note_data(struct tap *tap, int end, const struct segment *s,
 static void
 note_answer(struct tap *tap, int end, const struct segment *s)
 {
-    struct half *other = &tap->half[!end], *h = &tap->half[end];
+    struct half *h = &tap->half[end];
 
     if (h->freed && s->payload) {
-        uint64_t rtt = s->time > h->freed ? s->time - h->freed : 1;
-
-        if (!other->rtt_min || rtt < other->rtt_min) {
-            other->rtt_min = rtt;
-        }
+        note_rtt_min(&tap->half[!end], s->time > h->freed ? s->time - h->freed : 1);
         h->freed = 0;
     }
 }
@@ -551,7 +560,7 @@ advance(struct tap *tap, int end, const struct segment *s, uint32_t acked,
     if (rtt && h->first_data) {
         note_rtt(h, rtt);
     } else if (rtt && !h->rtt_min) {
-        h->rtt_min = rtt;       /* Of the handshake. */
+        note_rtt_min(h, rtt);   /* Of the handshake. */
     }
     h->snd_una = s->ack;
     h->dupacks = 0;

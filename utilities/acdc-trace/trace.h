@@ -137,6 +137,7 @@ struct half {
     uint32_t offered;           /* The other end's then. */
     uint32_t payload_max;       /* Of a segment. */
     uint32_t acked_max;         /* Likewise, that was acknowledged and not sent again. */
+    uint32_t rtt_min_samples;
     uint64_t last_event;        /* Data or its acknowledgment. */
     uint64_t last_data;
     uint64_t first_data, last_ack;
