@@ -206,8 +206,9 @@ deliver(int side)
     if (a & 0x40 && packet_parse(p, &pkt)) {
         packet_set_ecn(p, ACDC_ECN_CE);
     }
-    /* A SYN with another MSS or scale would be another negotiation. */
-    if (a & 0x20 && p->len && packet_parse(p, &pkt)
+    /* A SYN with another MSS or scale would be another negotiation.  Without its whole checksum
+     * a packet goes over no network. */
+    if (a & 0x20 && p->len && packet_parse(p, &pkt) && !pkt.csum_partial
         && (rescales || !(pkt.tcp_flags & ACDC_TCP_SYN))) {
         uint32_t at = byte() * 256u + byte();
         uint8_t *b = packet_data(p) + at % p->len;
