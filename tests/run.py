@@ -39,12 +39,15 @@ class Counts:
     failed: int = 0
     skipped: int = 0
     problems: list[str] = field(default_factory=list)
+    again: list[str] = field(default_factory=list)
+    """Failed, and passed alone."""
 
     def __iadd__(self, other: Counts) -> Counts:
         self.passed += other.passed
         self.failed += other.failed
         self.skipped += other.skipped
         self.problems += other.problems
+        self.again += other.again
         return self
 
     def fail(self, problem: str) -> None:
@@ -243,14 +246,36 @@ def run_unit(runner: Runner, timeout: float) -> Counts:
     return counts
 
 
+FEW = 3
+"""So many failed tests of a tier run again, alone: a machine that stood still for a moment does
+not fail more.  The report names those that pass then."""
+
+
+def second(first: Counts, again: Counts) -> Counts:
+    """A tier's result, of which what failed was run again."""
+    passed = [problem for problem in first.problems if problem not in again.problems]
+    if again.passed + again.failed < first.failed:
+        return first
+    return Counts(
+        first.passed + again.passed, again.failed, first.skipped, again.problems, passed
+    )
+
+
 def pytest_tier(name: str) -> Callable[[Runner, float], Counts]:
     def run(runner: Runner, timeout: float) -> Counts:
         xml = runner.results / f"{name}.xml"
-        command = [PYTHON, "-m", "pytest", "-p", "no:cacheprovider", f"--junitxml={xml}"]
+        cache = runner.results / f"{name}.cache"
+        command = [PYTHON, "-m", "pytest", "-o", f"cache_dir={cache}", f"tests/{name}"]
         if runner.select:
             command += ["-k", runner.select]
-        status, _ = runner.run([*command, f"tests/{name}"], name, timeout, ROOT)
+        status, _ = runner.run([*command, f"--junitxml={xml}"], name, timeout, ROOT)
         counts = junit_counts(xml)
+        if status == 1 and counts.failed <= FEW:
+            xml = xml.with_suffix(".again.xml")
+            status, _ = runner.run(
+                [*command, "--last-failed", f"--junitxml={xml}"], name, timeout, ROOT
+            )
+            counts = second(counts, junit_counts(xml))
         if status == -1:
             counts.fail(f"tests/{name}: took longer than {timeout:.0f} s")
         # 5: pytest found nothing to run, which the caller judges.
@@ -480,6 +505,10 @@ def report(times: dict[str, float], results: dict[str, Counts], results_dir: Pat
     for name, counts in results.items():
         print(f"{name:12} {times[name]:6.0f} s   {counts}")
         total += counts
+    if total.again:
+        print("\nfailed, and passed when run again alone:")
+        for problem in total.again:
+            print(f"  {problem}")
     if total.problems:
         print("\nfailed:")
         for problem in total.problems:
