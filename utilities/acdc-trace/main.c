@@ -35,7 +35,6 @@ static const char usage[] =
     "      --max-window N      bytes (no limit)\n"
     "      --scale N           of windows, where a capture lacks the handshake\n"
     "      --idle SECONDS      without packets, after which a connection is over (300)\n"
-    "      --max-connections N at a time; the oldest goes (1000000)\n"
     "  -h, --help              this text\n"
     "      --version           the version\n"
     "\n"
@@ -94,7 +93,7 @@ add_source(const char *name, enum side side)
 
 enum {
     OPT_VERSION = 256, OPT_EXID, OPT_BETA, OPT_GAIN, OPT_INITIAL_WINDOW, OPT_MAX_WINDOW,
-    OPT_SCALE, OPT_IDLE, OPT_MAX_CONNECTIONS
+    OPT_SCALE, OPT_IDLE
 };
 
 static const struct option long_options[] = {
@@ -112,7 +111,6 @@ static const struct option long_options[] = {
     { "max-window", required_argument, NULL, OPT_MAX_WINDOW },
     { "scale", required_argument, NULL, OPT_SCALE },
     { "idle", required_argument, NULL, OPT_IDLE },
-    { "max-connections", required_argument, NULL, OPT_MAX_CONNECTIONS },
     { "help", no_argument, NULL, 'h' },
     { "version", no_argument, NULL, OPT_VERSION },
     { NULL, 0, NULL, 0 },
@@ -143,12 +141,8 @@ number_option(struct options *o, int option)
     case OPT_SCALE:
         o->scale = (int) number("scale", optarg, 0, ACDC_WSCALE_MAX);
         break;
-    case OPT_IDLE:
-        o->idle = number("idle", optarg, 1, 1000000) * NS_PER_S;
-        break;
     default:
-        o->max_connections = (uint32_t) number("max-connections", optarg, 1,
-                                               100000000);
+        o->idle = number("idle", optarg, 1, 1000000) * NS_PER_S;
         break;
     }
 }
