@@ -136,7 +136,7 @@ def test_a_section_of_the_page() -> None:
     assert "<td>110 <small>100–120</small></td>" in section.text
     assert '<td class="missed">130</td>' in section.text
     assert section.text.count("<td></td>") == 2
-    assert "<b>Missed:</b> acdc: RTT, &lt;us&gt; 130." in section.text
+    assert "<b>Missed:</b> acdc: RTT, &lt;us&gt; 130, not ≤ 1.05 × dctcp." in section.text
     assert "--seconds 4</code>,\n seed 1, 2</small>" in section.text
     assert "unmade" not in section.text
     assert section.text.endswith("<small>kernel: 6.1</small></p>")

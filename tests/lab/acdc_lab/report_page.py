@@ -102,7 +102,9 @@ def judge(judged: Judged) -> None:
                 judged.met += 1
             elif state is not None:
                 value = judged.value(figure, run)
-                judged.missed.append(f"{run}: {figure.name} {value:.{figure.digits}f}")
+                judged.missed.append(
+                    f"{run}: {figure.name} {value:.{figure.digits}f}, not {figure.target}"
+                )
 
 
 def section(judged: Judged, about: dict[str, str]) -> Section:
