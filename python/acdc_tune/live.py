@@ -56,7 +56,7 @@ def _run(*command: str) -> str:
 
 def _uplink(ovs: Ovs, wanted: str) -> tuple[str, Fraction]:
     """Name and rate: of interfaces that are up and no guest's."""
-    columns = "--columns=name,type,link_speed,link_state,other_config"
+    columns = "--columns=name,type,link_speed,link_state,status,other_config"
     speeds = {
         row["name"]: Fraction(row["link_speed"])
         for row in ovs.rows(columns, "list", "Interface")
@@ -65,6 +65,7 @@ def _uplink(ovs: Ovs, wanted: str) -> tuple[str, Fraction]:
         and isinstance(row["link_speed"], int)
         and row["link_speed"]
         and "acdc-tenant" not in dict(row["other_config"][1])
+        and "acdc_tenant" not in dict(row["status"][1])
     }
     shown = ", ".join(f"{name} {show_rate(rate)}" for name, rate in sorted(speeds.items()))
     if wanted and wanted not in speeds:

@@ -100,6 +100,8 @@ def test_guests_ports_without_a_tenant(switch: Ovs) -> None:
     assert check(switch)["ports"] == [(WARNING, "guests' ports without a tenant: vnet1")]
     switch.vsctl("set", "interface", "up0", "external_ids:iface-id=x")
     assert check(switch)["ports"] == [(WARNING, "guests' ports without a tenant: up0 vnet1")]
+    switch.vsctl("set", "acdc", "blue", r'bind="iface-id=x"')
+    assert check(switch)["ports"] == [(WARNING, "guests' ports without a tenant: vnet1")]
 
 
 def test_no_tenant(switch: Ovs) -> None:

@@ -416,6 +416,20 @@ def test_uplinks_of_different_speed_are_named(hypervisor: Hypervisor) -> None:
         tap.close()
 
 
+def test_a_port_that_a_selector_binds_is_no_uplink(hypervisor: Hypervisor) -> None:
+    ovs = hypervisor.ovs
+    try:
+        ovs.add_guest("br0", "vnet2")
+        ovs.vsctl("set", "interface", "vnet2", "external_ids:iface-id=x")
+        ovs.vsctl("set", "acdc", "blue", r'bind="iface-id=x"')
+        wait_for("its tenant", lambda: "acdc_tenant" in ovs.vsctl("get", "interface", "vnet2", "status"))
+        done = hypervisor.tune("--measure", "--buffer", "1MB", "--uplink", "vnet2")
+        assert "there are: uplink 10 Gbit/s" in done.stderr
+    finally:
+        ovs.vsctl("clear", "acdc", "blue", "bind")
+        ovs.del_port("vnet2")
+
+
 def test_apply(hypervisor: Hypervisor) -> None:
     fabric = ROOT / "docs/examples/fabric.yaml"
     ovs = hypervisor.ovs
