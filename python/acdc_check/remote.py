@@ -55,13 +55,16 @@ class Peer:
     def __init__(self, command: list[str], name: str) -> None:
         self.name = name
         # Ctrl-C is for us: we tell it.
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise OvsError(f"{command[0]}: {error.strerror}") from None
         hello = self._line()
         if hello.get("acdc-check") != VERSION:
             raise OvsError(f"{name}: {hello}, and not acdc-check --peer of this version")

@@ -309,7 +309,7 @@ def test_interrupted(hypervisors: Hypervisors, number: signal.Signals) -> None:
         (["--peer-bridge", "br9"], "hv2: no bridge br9: br0"),
         (["--via", "false"], "hv2: acdc-check --peer ended with status 1"),
         (["--via", "echo hello"], "hv2: not acdc-check --peer, but: hello"),
-        (["--via", "/no/such/program"], "No such file"),
+        (["--via", "/no/such/program"], "/no/such/program: No such file or directory"),
     ],
 )
 def test_what_cannot_be_done(hypervisors: Hypervisors, arguments: list[str], why: str) -> None:
