@@ -236,7 +236,7 @@ def _conclude(
         say(f"WARNING: {warning}")
     for path in results:
         say(f"Wrote {path}")
-    again = "sudo utilities/acdc-quickstart --skip-build"
+    again = f"sudo {prepare.command()}{'' if prepare.is_package() else ' --skip-build'}"
     say(
         "\nTry next:\n"
         f"  {again} --stacks bbr,cubic,cubic,cubic,cubic\n"
@@ -254,7 +254,7 @@ def main() -> int:
             f"--stacks: '{','.join(args.stacks)}': want two flows at the least, or no beta phase"
         )
     if os.geteuid() != 0:
-        command = shlex.join(["sudo", "utilities/acdc-quickstart", *sys.argv[1:]])
+        command = shlex.join(["sudo", prepare.command(), *sys.argv[1:]])
         print(f"acdc-quickstart: run it as root: {command}", file=sys.stderr)
         return 2
     for stack in args.stacks or []:
@@ -268,6 +268,8 @@ def main() -> int:
     times: dict[str, float] = {}
     begin = time.monotonic()
     try:
+        if prepare.is_package() and not args.skip_install:
+            prepare.check()
         args.output.mkdir(parents=True, exist_ok=True)
         log = args.output / "build.log"
         if not args.skip_build and not prepare.is_package():

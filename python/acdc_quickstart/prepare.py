@@ -29,6 +29,11 @@ def is_package() -> bool:
     return not (TOP / "boot.sh").exists()
 
 
+def command() -> str:
+    """As it is called again."""
+    return "acdc-quickstart" if is_package() else "utilities/acdc-quickstart"
+
+
 def owner() -> tuple[int, int]:
     """Whose the checkout is: with sudo the build is theirs, not root's."""
     status = TOP.stat()
@@ -73,6 +78,21 @@ def _step(name: str, argv: Sequence[str | Path], log: Path, as_owner: bool) -> N
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-25:])
         raise PrepareError(f"{name} failed (whole output in {log}):\n{tail}")
     say(f"  {name}: {time.monotonic() - begin:.0f} s{' ' * 20}")
+
+
+def check() -> None:
+    """What the package acdc-tools only suggests: a hypervisor does without compilers."""
+    wanted = subprocess.run(
+        [TOP / "build-aux/install-deps", "--list", "quickstart"],
+        check=True, capture_output=True, text=True,
+    ).stdout.split()  # fmt: skip
+    query = ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *wanted]
+    lines = subprocess.run(query, capture_output=True, text=True).stdout.splitlines()
+    if missing := [name for name in wanted if f"{name} installed" not in lines]:
+        raise PrepareError(
+            "these packages are missing:\n"
+            f"    apt install --no-install-recommends {' '.join(missing)}"
+        )
 
 
 def install(log: Path) -> None:

@@ -17,6 +17,7 @@ from debian_root import PROJECT, TEST_PACKAGES, Built, DebianRoot, run_tests
 
 INSIDE = Path(__file__).with_name("inside.py")
 BASE = ["systemd", "systemd-sysv", "dbus", "iproute2", "python3", "procps", "ethtool", "libpcap0.8"]
+BASE += ["python3-openvswitch", "python3-prometheus-client"]
 PACKAGES = ["openvswitch-switch", "openvswitch-common"]
 # What an operator has put there, not what Open vSwitch tells.
 COLUMNS = {
@@ -73,6 +74,10 @@ def files(host: DebianRoot) -> set[str]:
 def is_fine(host: DebianRoot) -> None:
     for unit in ("openvswitch-switch", "ovsdb-server", "ovs-vswitchd"):
         assert host.run("systemctl", "is-active", unit).strip() == "active"
+
+
+def exporter(host: DebianRoot) -> str:
+    return host.run("sh", "-c", "systemctl is-active acdc-exporter || :").strip()
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +169,14 @@ def test_the_programs(built: Built) -> None:
     run_tests(root, Path("/root/env"))
 
 
+def test_the_tools_need_little(built: Built, host: DebianRoot) -> None:
+    """No compiler and no Mininet on a hypervisor.  Open vSwitch is stopped while packages that
+    are installed together with its own are unpacked."""
+    (deb,) = (name for name in built.names if name.startswith("acdc-tools_"))
+    planned = host.run("apt-get", "install", "--simulate", f"/debs/{deb}")
+    assert 1 <= len(re.findall(r"^Inst ", planned, re.M)) < 20, planned
+
+
 def test_over_the_distributions_and_back(built: Built, host: DebianRoot) -> None:
     theirs = version(host)
     transfer(host)
@@ -195,11 +208,26 @@ def test_over_the_distributions_and_back(built: Built, host: DebianRoot) -> None
     assert counters["cuts_ecn"] > 0
     assert counters["window_rewritten"] > 0
     assert "no module" in host.run("acdc-dkms", "status")
+    host.run("systemctl", "enable", "--now", "acdc-exporter")
+
+    # A build of the same version over itself.
+    host.run("ovs-vsctl", "set", "acdc", "blue", "beta=0.25")
+    tenants = host.run("ovs-vsctl", "--columns=_uuid,name,beta", "list", "acdc")
+    host.run(*install, "--reinstall", *debs)
+    is_fine(host)
+    assert host.run("ovs-vsctl", "--columns=_uuid,name,beta", "list", "acdc") == tenants
+    bound = host.run("ovs-vsctl", "get", "interface", "vnet1", "status:acdc_tenant")
+    assert bound.strip() == "blue"
+    assert exporter(host) == "active"
     assert host.run("acdc-trace", "--version").startswith("acdc-trace ")
+    with pytest.raises(RuntimeError, match=r"packages are missing:\n +apt install .*mininet"):
+        host.run("acdc-quickstart")
 
     for name in ("vnet1", "vnet2"):
         host.run("ovs-vsctl", "remove", "interface", name, "other_config", "acdc-tenant")
-    host.run("apt-get", "remove", "-y", "acdc-tools")
+    host.run("apt-get", "purge", "-y", "acdc-tools")
+    assert exporter(host) == "inactive"
+    assert host.run("sh", "-c", "find /etc /usr /var -name '*acdc*'").split() == []
     host.run(*install, "--allow-downgrades", *(f"{name}={theirs}" for name in PACKAGES))
     assert version(host) == theirs
     is_fine(host)
@@ -228,5 +256,7 @@ def test_the_module(built: Built) -> None:
     assert f"in DKMS: {version}" in root.run("acdc-dkms", "status", "-k", kernel)
     signer = root.run("modinfo", "-F", "signer", found).strip()
     assert signer == "DKMS module signing key", signer
+    with pytest.raises(RuntimeError, match="patches are for Linux 6.1"):
+        root.run("acdc-dkms", "install", "-k", "5.10.0-1-amd64")
     root.run("apt-get", "remove", "-y", "openvswitch-acdc-dkms")
     assert not list((root.path / "lib/modules").glob("*/updates/dkms/*.ko*"))
