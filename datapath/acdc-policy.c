@@ -192,6 +192,7 @@ make_policy(struct acdc *a, const struct acdc_tenant_config *tc, int *error)
     policy->max_half_open = tc->max_half_open ? tc->max_half_open
                                               : ACDC_HALF_OPEN_DEFAULT;
     policy->n_rules = tc->n_rules;
+    policy->paces = tc->params.pace;
     /* Insertion sort, stable: among equals the order given decides. */
     for (i = 0; i < tc->n_rules; i++) {
         for (j = i; j > 0 && policy->rules[j - 1].priority
@@ -199,6 +200,7 @@ make_policy(struct acdc *a, const struct acdc_tenant_config *tc, int *error)
             policy->rules[j] = policy->rules[j - 1];
         }
         policy->rules[j] = tc->rules[i];
+        policy->paces = policy->paces || tc->rules[i].params.pace;
     }
     policy->rules[tc->n_rules].params = tc->params;
     return policy;

@@ -12,6 +12,7 @@ struct acdc_policy {
     struct acdc_rcu rcu;
     uint16_t gen;               /* Differs from those before it that a flow
                                  * may still have, never 0. */
+    bool paces;                 /* For some flow. */
     uint32_t max_half_open;
     uint32_t n_rules;
     struct acdc_rule rules[];   /* By falling priority, and behind them one

@@ -187,8 +187,8 @@ acdc_table_find_second(const struct acdc_ctx *ctx, struct acdc_pkt *p,
     }
 }
 
-/* Has one: it is rare.  And data of the guest asks whether it may follow a pause,
- * for which acdc_flow_is_overdue() needs the other part. */
+/* Has one: it is rare.  And data of the guest needs the other part if it is paced, or
+ * follows a pause (acdc_flow_is_overdue()). */
 static ACDC_ALWAYS_INLINE void
 acdc_table_find_third(const struct acdc_ctx *ctx, struct acdc_pkt *p,
                       enum acdc_dir dir)
@@ -198,8 +198,9 @@ acdc_table_find_third(const struct acdc_ctx *ctx, struct acdc_pkt *p,
         ACDC_PREFETCH(p->flow);
         acdc_flow_prefetch_in(p->flow, p);
     } else if (dir == ACDC_EGRESS && p->payload
-               && (uint16_t) (ctx->now_ms - acdc_hint(&p->flow->active))
-                  >= ACDC_RTO_MIN_MS) {
+               && (ctx->policy->paces
+                   || (uint16_t) (ctx->now_ms - acdc_hint(&p->flow->active))
+                      >= ACDC_RTO_MIN_MS)) {
         acdc_flow_prefetch_in(p->flow, p);
     }
 }

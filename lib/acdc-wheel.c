@@ -7,6 +7,7 @@
 enum {
     N_NODES = ACDC_WHEEL_PACKETS + ACDC_WHEEL_ROOM,
     N_WORDS = ACDC_WHEEL_SLOTS / 64,
+    N_SUMS = N_WORDS / 64,
     NONE = UINT16_MAX,
 };
 
@@ -27,6 +28,7 @@ struct acdc_wheel {
     uint32_t n;
     uint16_t free;
     uint64_t used[N_WORDS];     /* A bit a slot: whether it is not empty. */
+    uint64_t words[N_SUMS];     /* A bit a word of 'used': whether it is not 0. */
     struct {
         uint16_t head, tail;    /* Valid if not empty. */
     } slots[ACDC_WHEEL_SLOTS];
@@ -87,6 +89,7 @@ append(struct acdc_wheel *w, uint16_t i)
         w->nodes[w->slots[s].tail].next = i;
     } else {
         w->used[s / 64] |= bit;
+        w->words[s / 4096] |= UINT64_C(1) << s / 64 % 64;
         w->slots[s].head = i;
     }
     w->slots[s].tail = i;
@@ -120,6 +123,24 @@ acdc_wheel_add(struct acdc_wheel *w, const struct acdc_wheel_item *item,
     return true;
 }
 
+/* The first word of 'used' that is not 0, from 'word' on in a circle; NONE: all are. */
+static uint32_t
+find_word(const struct acdc_wheel *w, uint32_t word)
+{
+    uint32_t sum = word / 64;
+    uint64_t bits = w->words[sum] & UINT64_MAX << word % 64;
+
+    /* The one where it begins comes again at the end, for what is before 'word'. */
+    for (uint32_t i = 0; i <= N_SUMS; i++) {
+        if (bits) {
+            return sum * 64 + (uint32_t) __builtin_ctzll(bits);
+        }
+        sum = (sum + 1) % N_SUMS;
+        bits = w->words[sum];
+    }
+    return NONE;
+}
+
 /* Sets 'w->first', which is not before what it was. */
 static void
 find_first(struct acdc_wheel *w)
@@ -128,18 +149,18 @@ find_first(struct acdc_wheel *w)
     uint32_t word = from / 64;
     uint64_t bits = w->used[word] & UINT64_MAX << from % 64;
 
-    /* The word where it begins comes again at the end, for what is before 'from'. */
-    for (uint32_t i = 0; i <= N_WORDS; i++) {
-        if (bits) {
-            uint32_t s = word * 64 + (uint32_t) __builtin_ctzll(bits);
-
-            w->first = w->base + (s - from) % ACDC_WHEEL_SLOTS;
+    if (!bits) {
+        /* At last that word again, for what is before 'from'. */
+        word = find_word(w, (word + 1) % N_WORDS);
+        if (word == NONE) {
+            w->first = UINT64_MAX;
             return;
         }
-        word = (word + 1) % N_WORDS;
         bits = w->used[word];
     }
-    w->first = UINT64_MAX;
+    w->first = w->base
+               + (word * 64 + (uint32_t) __builtin_ctzll(bits) - from)
+                 % ACDC_WHEEL_SLOTS;
 }
 
 /* Takes the first node off the first slot, which is not empty. */
@@ -151,6 +172,9 @@ take_first(struct acdc_wheel *w)
     w->slots[s].head = w->nodes[w->slots[s].head].next;
     if (w->slots[s].head == NONE) {
         w->used[s / 64] &= ~(UINT64_C(1) << s % 64);
+        if (!w->used[s / 64]) {
+            w->words[s / 4096] &= ~(UINT64_C(1) << s / 64 % 64);
+        }
         find_first(w);
     }
 }
