@@ -14,13 +14,16 @@
 COVERAGE_DEFINE(acdc_conn_hit);         /* Packets that need no look-up. */
 COVERAGE_DEFINE(acdc_conn_insert);      /* Connections entered. */
 
+#define N_WORDS 3
+
 struct path {
-    ovs_be64 value[4], mask[4];         /* Of get_words(). */
+    ovs_be64 value[N_WORDS], mask[N_WORDS];     /* Of get_words(). */
     struct dp_netdev_flow *flow;        /* With a reference; NULL: unused. */
     odp_port_t in_port;
     uint32_t id;                /* Its index, and above that a number that differs
                                  * from that of the path that was here before. */
 };
+BUILD_ASSERT_DECL(sizeof(struct path) <= CACHE_LINE_SIZE);
 
 /* A path is in the set that its hash gives, and gives way to another if it is unused,
  * or with one of REPLACE_INV_PROB: where there are too many, some are found. */
@@ -31,7 +34,7 @@ struct path {
 /* The packets of a connection in one direction. */
 struct conn {
     ovs_be64 addrs;             /* Source and destination, as in the packet. */
-    ovs_be32 ports;             /* Likewise. */
+    uint32_t mix;               /* Likewise ports, exclusive or both addresses. */
     uint32_t path;              /* As the path's 'id', or that path is gone. */
 };
 
@@ -59,6 +62,7 @@ BUILD_ASSERT_DECL(CONNS_IN_LINE * sizeof(struct conn) == CACHE_LINE_SIZE);
 #define N_SOURCES 64
 
 struct acdc_conn_cache {
+    struct path paths[N_PATHS];
     const struct acdc_netdev *an;
     struct conn *conns;
     uint32_t n_conns, max_conns;        /* In use and in all, powers of 2. */
@@ -68,7 +72,6 @@ struct acdc_conn_cache {
         uint32_t rest;          /* Batches left. */
     } sources[N_SOURCES];       /* By the port's hash. */
     struct source *source;      /* Of the last batch. */
-    struct path paths[N_PATHS];
 };
 
 static struct acdc_conn_cache *
@@ -135,28 +138,29 @@ acdc_conn_cache_ready(struct acdc_conn_cache **cachep,
 }
 
 /* What a flow may look at in a plain TCP packet beside addresses and ports: the frame's
- * first two words and two that end with the protocol in the IP header. */
+ * first two words, and from TOS to TTL. */
 static inline void
-get_words(const struct dp_packet *packet, size_t l3_ofs, ovs_be64 words[4])
+get_words(const struct dp_packet *packet, ovs_be64 words[N_WORDS])
 {
     const ovs_be64 *frame = dp_packet_data(packet);
-    const char *nh = (const char *) frame + l3_ofs;
+    const char *nh = (const char *) frame + packet->l3_ofs;
 
     words[0] = get_unaligned_be64(&frame[0]);
     words[1] = get_unaligned_be64(&frame[1]);
-    words[2] = get_unaligned_be64((const void *) (nh - 2));
-    words[3] = get_unaligned_be64((const void *) (nh + 2));
+    words[2] = get_unaligned_be64((const void *) (nh + 1));
 }
 
-/* In the last two: IPv4 without options, TCP and no fragment. */
-#define PLAIN_2_MASK htonll(0xffffff0000000000)
-#define PLAIN_2 htonll(0x0800450000000000)
-#define PLAIN_3_MASK htonll(0x000000003fff00ff)
-#define PLAIN_3 htonll(IPPROTO_TCP)
+/* From the EtherType on, and from the fragment offset on: IPv4 without options, no
+ * fragment, TCP. */
+#define PLAIN_IP_MASK htonl(0xffffff00)
+#define PLAIN_IP htonl(0x08004500)
+#define PLAIN_FRAG_MASK htonl(0x3fff00ff)
+#define PLAIN_FRAG htonl(IPPROTO_TCP)
 
 /* Whether miniflow_extract() would find plain TCP in 'packet'.  If so, sets the
- * addresses and ports of '*conn', and the packet's offsets as that does. */
-static inline bool
+ * 'addrs' and 'mix' of '*conn', and the packet's offsets as that does, and returns
+ * the data offset and flags; else 0. */
+static inline ovs_be16
 parse(struct dp_packet *packet, struct conn *conn)
 {
     const struct eth_header *eth = dp_packet_data(packet);
@@ -164,37 +168,41 @@ parse(struct dp_packet *packet, struct conn *conn)
     uint32_t tot_len, tcp_hlen;
     const struct tcp_header *th;
     const struct ip_header *nh;
-    ovs_be64 words[4];
-    size_t l3_ofs = ETH_HEADER_LEN;
+    ovs_be32 ip, frag;
+    size_t l3_ofs;
 
-    if (size >= ETH_HEADER_LEN && eth->eth_type == htons(ETH_TYPE_VLAN)) {
-        l3_ofs = VLAN_ETH_HEADER_LEN;
-    }
-    if (OVS_UNLIKELY(size < l3_ofs + IP_HEADER_LEN + TCP_HEADER_LEN
+    /* All that is read lies in these bytes, behind a tag, too.  Whether the packet is
+     * whole 'tot_len' says. */
+    if (OVS_UNLIKELY(size < ETH_HEADER_LEN + IP_HEADER_LEN + TCP_HEADER_LEN
                      || packet->packet_type != htonl(PT_ETH))) {
-        return false;
+        return 0;
     }
+    l3_ofs = (eth->eth_type == htons(ETH_TYPE_VLAN)
+              ? VLAN_ETH_HEADER_LEN : ETH_HEADER_LEN);
     nh = (const void *) ((const char *) eth + l3_ofs);
     th = (const void *) (nh + 1);
     size -= l3_ofs;
     tot_len = ntohs(nh->ip_tot_len);
     tcp_hlen = TCP_OFFSET(th->tcp_ctl) * 4;
-    get_words(packet, l3_ofs, words);
+    ip = get_unaligned_be32((const void *) ((const char *) nh - 2));
+    frag = get_unaligned_be32((const void *) &nh->ip_frag_off);
     /* With a wrong data offset there are no ports for Open vSwitch. */
-    if (OVS_UNLIKELY((words[2] & PLAIN_2_MASK) != PLAIN_2
-                     || (words[3] & PLAIN_3_MASK) != PLAIN_3
+    if (OVS_UNLIKELY((ip & PLAIN_IP_MASK) != PLAIN_IP
+                     || (frag & PLAIN_FRAG_MASK) != PLAIN_FRAG
                      || tcp_hlen < TCP_HEADER_LEN
                      || tot_len < IP_HEADER_LEN + tcp_hlen || tot_len > size
                      || size - tot_len > UINT16_MAX)) {
-        return false;
+        return 0;
     }
     dp_packet_reset_offsets(packet);
     packet->l3_ofs = l3_ofs;
     packet->l4_ofs = l3_ofs + IP_HEADER_LEN;
     dp_packet_set_l2_pad_size(packet, size - tot_len);
     conn->addrs = get_unaligned_be64((const void *) &nh->ip_src);
-    conn->ports = get_unaligned_be32((const void *) th);
-    return true;
+    conn->mix = (OVS_FORCE uint32_t) get_unaligned_be32((const void *) th)
+                ^ (OVS_FORCE uint64_t) conn->addrs
+                ^ (OVS_FORCE uint64_t) conn->addrs >> 32;
+    return th->tcp_ctl;
 }
 
 /* The first of the places of a connection: they are that, exclusive or 0 to WAYS - 1.
@@ -204,8 +212,8 @@ get_place(const struct acdc_conn_cache *cache, const struct conn *conn,
           struct dp_packet *packet)
 {
     dp_packet_update_rss_hash_ipv4_tcp_udp(packet);
-    return ((dp_packet_get_rss_hash(packet) ^ (OVS_FORCE uint32_t) conn->ports)
-            * 0x9e3779b1 >> 6 & (cache->n_conns - CONNS_IN_LINE));
+    return ((dp_packet_get_rss_hash(packet) ^ conn->mix) * 0x9e3779b1 >> 6
+            & (cache->n_conns - CONNS_IN_LINE));
 }
 
 static inline bool
@@ -218,14 +226,13 @@ static inline bool
 path_takes(const struct path *path, const struct dp_packet *packet,
            odp_port_t in_port)
 {
-    ovs_be64 words[4];
+    ovs_be64 words[N_WORDS];
 
-    get_words(packet, packet->l3_ofs, words);
+    get_words(packet, words);
     return path->in_port == in_port
            && !(((words[0] ^ path->value[0]) & path->mask[0])
                 | ((words[1] ^ path->value[1]) & path->mask[1])
-                | ((words[2] ^ path->value[2]) & path->mask[2])
-                | ((words[3] ^ path->value[3]) & path->mask[3]));
+                | ((words[2] ^ path->value[2]) & path->mask[2]));
 }
 
 /* A word of a miniflow's Ethernet header, which lies as in a packet. */
@@ -239,7 +246,7 @@ ethernet_word(const struct miniflow *mf, size_t i)
            ? (OVS_FORCE ovs_be64) *miniflow_get__(mf, idx) : 0;
 }
 
-/* Takes what the flow's mask has of the packet, and what makes it plain TCP. */
+/* Takes what the flow's mask has of the packet. */
 static void
 path_init(struct path *path, const struct dp_packet *packet)
 {
@@ -256,10 +263,9 @@ path_init(struct path *path, const struct dp_packet *packet)
     path->mask[0] = ethernet_word(mask, 0);
     path->mask[1] = (ethernet_word(mask, 1) & htonll(0xffffffff00000000))
                     | htonll(type);
-    path->mask[2] = PLAIN_2_MASK | htonll(tos << 32);
-    path->mask[3] = PLAIN_3_MASK | htonll(ttl << 8);
-    get_words(packet, packet->l3_ofs, path->value);
-    for (size_t i = 0; i < ARRAY_SIZE(path->value); i++) {
+    path->mask[2] = htonll(tos << 56 | ttl);
+    get_words(packet, path->value);
+    for (size_t i = 0; i < N_WORDS; i++) {
         path->value[i] &= path->mask[i];
     }
 }
@@ -306,7 +312,7 @@ path_get(struct acdc_conn_cache *cache, const struct dp_packet *packet,
 static inline bool
 is_of(const struct conn *conn, const struct conn *key)
 {
-    return !((conn->addrs ^ key->addrs) | (conn->ports ^ key->ports));
+    return !((conn->addrs ^ key->addrs) | (conn->mix ^ key->mix));
 }
 
 /* The path that 'conn' takes, or NULL. */
@@ -320,15 +326,16 @@ path_of(const struct acdc_conn_cache *cache, const struct conn *conn)
 
 /* The path for 'packet' of the connection 'key', whose place is 'place', or NULL.  No
  * processor can predict where in its cache line a connection is, so arithmetic finds
- * it, as gcc makes a branch of a question.  It may be there twice, as of two tags. */
-static inline const struct path *
+ * it, as gcc makes a branch of a question: by 'mix', which another one seldom has as
+ * well.  It may be there twice, as of two tags. */
+static inline ALWAYS_INLINE const struct path *
 find_path(const struct acdc_conn_cache *cache, const struct conn *key,
           uint32_t place, const struct dp_packet *packet, odp_port_t in_port)
 {
     const struct conn *line = &cache->conns[place];
-    size_t second = is_of(&line[1], key);
-    size_t third = is_of(&line[2], key);
-    size_t fourth = is_of(&line[3], key);
+    size_t second = line[1].mix == key->mix;
+    size_t third = line[2].mix == key->mix;
+    size_t fourth = line[3].mix == key->mix;
     size_t at = (second | fourth) | (third | fourth) << 1;
 
     for (size_t i = 0; i < WAYS; i++) {
@@ -351,7 +358,7 @@ acdc_conn_cache_find(struct acdc_conn_cache *cache,
     const size_t n = dp_packet_batch_size(batch);
     struct conn keys[NETDEV_MAX_BURST];
     uint32_t places[NETDEV_MAX_BURST];
-    bool plain[NETDEV_MAX_BURST];
+    ovs_be16 tcp_ctl[NETDEV_MAX_BURST];         /* 0: not plain TCP. */
     struct dp_packet *packet;
     uint32_t hash = hash_int(odp_to_u32(in_port), 0);
     struct source *source = &cache->sources[hash % N_SOURCES];
@@ -381,22 +388,21 @@ acdc_conn_cache_find(struct acdc_conn_cache *cache,
         if (i + 1 < n) {
             OVS_PREFETCH(dp_packet_data(batch->packets[i + 1]));
         }
-        plain[i] = parse(packet, &keys[i]);
-        if (OVS_LIKELY(plain[i])) {
+        tcp_ctl[i] = parse(packet, &keys[i]);
+        if (OVS_LIKELY(tcp_ctl[i])) {
             places[i] = get_place(cache, &keys[i], packet);
             OVS_PREFETCH(&cache->conns[places[i]]);
         }
     }
     DP_PACKET_BATCH_FOR_EACH (i, packet, batch) {
-        const struct tcp_header *th = dp_packet_l4(packet);
         const struct path *path = NULL;
 
-        if (OVS_LIKELY(plain[i])) {
+        if (OVS_LIKELY(tcp_ctl[i])) {
             path = find_path(cache, &keys[i], places[i], packet, in_port);
         }
         hits->flows[i] = path ? path->flow : NULL;
         if (OVS_LIKELY(path)) {
-            hits->tcp_flags[i] = TCP_FLAGS(th->tcp_ctl);
+            hits->tcp_flags[i] = TCP_FLAGS(tcp_ctl[i]);
             acdc_packet_set_offloads(packet);
             n_hits++;
         }
