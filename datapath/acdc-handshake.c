@@ -408,7 +408,12 @@ acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         }
     } else if (f->state != ACDC_FLOW_SYN_SENT
                || (in->n_syns && f->snd_una != p->seq)) {
+        /* The SYN-ACK may be of an earlier SYN: acdc_flow_answers_syn(). */
+        uint32_t scale = f->state == ACDC_FLOW_SYN_SENT
+                         ? f->flags >> ACDC_F_WSCALE_SHIFT << ACDC_F_WSCALE_SHIFT : 0;
+
         restart(ctx, f);
+        f->flags |= scale;
     }
     acdc_flow_see(ctx, f);
     total = f->snd_una == p->seq ? acdc_flow_tx_total(f) : 0;
@@ -543,8 +548,10 @@ acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
     uint8_t wscale = acdc_flow_guest_wscale(f);
     bool first, crossed, offered;
 
-    /* A server may take data of a TCP Fast Open SYN (RFC 7413), or some of it. */
-    if (!acdc_flow_in_handshake(f) || p->ack - (in->irs + 1) > f->rx_total) {
+    /* A server may take data of a TCP Fast Open SYN (RFC 7413), or some of it, also of
+     * one that the engine has forgotten: acdc_flow_answers_syn(). */
+    if (!acdc_flow_in_handshake(f)
+        || p->ack - (in->irs + 1) > f->rx_total + (f->rcv_nxt ? 65535 : 0)) {
         return false;
     }
     if (f->state == ACDC_FLOW_RESET) {
@@ -639,8 +646,7 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
         repeat_options(f, p);
         return true;
     }
-    if (!acdc_flow_in_handshake(f)
-        || !seq_after(p->ack, f->snd_una) || seq_after(p->ack, f->snd_nxt)) {
+    if (!acdc_flow_in_handshake(f) || !acdc_flow_answers_syn(f, p->ack)) {
         accept_offer(ctx, p);
         return false;
     }
@@ -661,6 +667,9 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
      * that with the first of its data (RFC 7413 section 4.2.2).  But it was sent. */
     acdc_flow_take_first_rtt(ctx, f, params);
     total = acdc_flow_tx_total(f);
+    if (seq_after(p->ack, f->snd_nxt)) {
+        total += p->ack - f->snd_nxt;
+    }
     f->snd_una = f->snd_nxt = p->ack;
     acdc_flow_set_tx_total(f, total);
     note_path(ctx, f, p);

@@ -216,6 +216,17 @@ acdc_flow_is_synack_again(const struct acdc_flow *f, const struct acdc_pkt *p)
            && acdc_flow_is_irs(f, p->seq) && acdc_flow_is_iss(f, p->ack - 1);
 }
 
+/* Whether 'ack' of a SYN-ACK answers the guest's last SYN.  Linux sends a SYN with data
+ * (TCP Fast Open) again without the data.  The engine may have forgotten the first
+ * one, and the peer acknowledges all of it: as much as a packet may hold. */
+static inline bool
+acdc_flow_answers_syn(const struct acdc_flow *f, uint32_t ack)
+{
+    uint32_t more = acdc_flow_in(f)->n_syns ? 65535 : 0;
+
+    return seq_after(ack, f->snd_una) && !seq_after(ack, f->snd_nxt + more);
+}
+
 /* acdc-stats.c ------------------------------------------------------------- */
 
 /* For the tenant's percentiles, once acdc_rtt_flush() was called. */

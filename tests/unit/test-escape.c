@@ -198,18 +198,18 @@ test_half_closed(bool v6)
  * number, or one without a window scale: the window told would be taken for 128
  * times as much. */
 static void
-test_two_syns(bool v6, uint32_t ahead)
+test_two_syns(bool v6, int ahead)
 {
     struct tcp_spec spec;
     struct sim s;
 
     begin(&s, v6);
     sim_syn(&s);
-    spec = of_guest(&s, ACDC_TCP_SYN, ahead, 0);
+    spec = of_guest(&s, ACDC_TCP_SYN, (uint32_t) ahead, 0);
     spec.bad_csum = true;
     opt_mss(&spec, MSS);
     hidden(&s, &spec);
-    if (ahead) {
+    if (ahead > 0 || ahead < -UINT16_MAX) {
         struct packet *p;
 
         spec = sim_spec(&s, 1, ACDC_TCP_SYN | ACDC_TCP_ACK, 0);
@@ -639,6 +639,9 @@ main(void)
         test_ends(v6);
         test_two_syns(v6, 1 << 20);
         test_two_syns(v6, 0);
+        test_two_syns(v6, -1000);
+        test_two_syns(v6, -UINT16_MAX);
+        test_two_syns(v6, -UINT16_MAX - 1);
         test_two_synacks(v6, 0, false);
         test_two_synacks(v6, 0, true);
         test_two_synacks(v6, 1 << 20, false);

@@ -231,6 +231,53 @@ test_fast_open(bool first_arrives_late)
     sim_done(&s);
 }
 
+/* The same, and the engines of some sides forget the SYN that had data. */
+static void
+test_fast_open_forgotten(bool police, bool v6, unsigned int sides)
+{
+    struct acdc_params params = acdc_params_default;
+    struct tcp_spec spec;
+    struct packet *p;
+    struct sim s;
+    int i;
+
+    params.police = police;
+    sim_init(&s, &params, &params);
+    s.v6 = v6;
+    s.guest[0].wscale = s.guest[1].wscale = 7;
+    spec = sim_spec(&s, 0, ACDC_TCP_SYN, 400);
+    opt_mss(&spec, 1460);
+    opt_wscale(&spec, 7);
+    packet_free_list(sim_send(&s, 0, &spec));
+    for (i = 0; i < 2; i++) {
+        if (sides & 1u << i) {
+            acdc_flush(s.acdc[i], NULL, NULL);
+            host_quiesce();
+        }
+    }
+    sim_syn(&s);
+    s.guest[1].rcv_nxt = spec.seq + 401;
+    sim_synack(&s);
+    ok(capable(&s, 0) && capable(&s, 1), "sides %u forget: the SYN-ACK settles it", sides);
+    s.guest[0].snd_nxt += 401;
+    s.guest[1].snd_nxt++;
+    for (i = 0; i < 4; i++) {
+        spec = sim_spec(&s, i % 2, ACDC_TCP_ACK, 1000);
+        p = sim_send(&s, i % 2, &spec);
+        is_u64(packet_count(p), 1, "data arrives");
+        packet_free_list(p);
+        s.guest[i % 2].snd_nxt += 1000;
+        s.guest[!(i % 2)].rcv_nxt += 1000;
+        packet_free(sim_ack(&s, !(i % 2)));
+    }
+    for (i = 0; i < 2; i++) {
+        is_u64(sim_counter(&s, i, ACDC_C_FEEDBACK_BAD), 0, "its bytes count");
+        is_u64(sim_counter(&s, i, ACDC_C_UNTOUCHED_MIDSTREAM)
+               + sim_counter(&s, i, ACDC_C_POLICED_PACKETS), 0, "tracked");
+    }
+    sim_done(&s);
+}
+
 /* A SYN that was sent again just before its guest got the SYN-ACK. */
 static void
 test_late_syn(void)
@@ -614,6 +661,9 @@ main(void)
     test_syn_retransmission();
     test_fast_open(false);
     test_fast_open(true);
+    for (i = 0; i < 16; i++) {
+        test_fast_open_forgotten(i & 1, i & 2, (unsigned int) i >> 2);
+    }
     test_late_syn();
     test_wscale();
     test_align_mss();
