@@ -22,7 +22,8 @@ def test_a_path_that_drops_all(lab: Any) -> None:  # noqa: F811
     assert untouched(result) == {}
     assert counters(result)["feedback_bad"] == 0
     assert counters(result)["repaths"] >= result["tcp"]["timeouts"] > 0
-    assert counters(result)["plb_suspended"] > 0
+    # What was sent again once, and arrived the other way, may have been no timeout.
+    assert counters(result)["plb_suspended"] >= counters(result)["timeouts"]
     # Windows that were on their way, and few segments more.
     sent = {queue["queue"]: queue["packets"] for queue in result["queues"]}
     assert 0 < sent["t-leaf1-spine1"] - sent["t-spine1-leaf2"] < 100

@@ -19,6 +19,9 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
+# Who ran before, and left compiled files of the project, would shift times by nanoseconds,
+# and with them all random numbers.
+sys.pycache_prefix, sys.dont_write_bytecode = "/nonexistent", True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from acdc_lab import clocks, results  # noqa: E402
