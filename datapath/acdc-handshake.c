@@ -548,10 +548,8 @@ acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
     uint8_t wscale = acdc_flow_guest_wscale(f);
     bool first, crossed, offered;
 
-    /* A server may take data of a TCP Fast Open SYN (RFC 7413), or some of it, also of
-     * one that the engine has forgotten: acdc_flow_answers_syn(). */
-    if (!acdc_flow_in_handshake(f)
-        || p->ack - (in->irs + 1) > f->rx_total + (f->rcv_nxt ? 65535 : 0)) {
+    /* A server may take data of a TCP Fast Open SYN (RFC 7413), or some of it. */
+    if (!acdc_flow_in_handshake(f) || p->ack - (in->irs + 1) > f->rx_total) {
         return false;
     }
     if (f->state == ACDC_FLOW_RESET) {

@@ -647,7 +647,7 @@ acdc_ingress_is_doubtful(const struct acdc_flow *f, const struct acdc_pkt *p)
         return acdc_flow_is_live(f) && !acdc_flow_is_synack_again(f, p);
     }
     return f->flags & ACDC_F_LAW
-           ? f->state == ACDC_FLOW_RESET
+           ? f->state == ACDC_FLOW_RESET || f->state == ACDC_FLOW_CLOSED
              || !seq_plausible(p->seq, f->rcv_nxt) || !is_near(f, p)
            : acdc_flow_is_lost(f);
 }

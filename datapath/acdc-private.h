@@ -218,11 +218,12 @@ acdc_flow_is_synack_again(const struct acdc_flow *f, const struct acdc_pkt *p)
 
 /* Whether 'ack' of a SYN-ACK answers the guest's last SYN.  Linux sends a SYN with data
  * (TCP Fast Open) again without the data.  The engine may have forgotten the first
- * one, and the peer acknowledges all of it: as much as a packet may hold. */
+ * one, and the peer acknowledges all of it: as much as a packet may hold.  A connection
+ * that was there before the SYN, on the same ports, does not take that for its own. */
 static inline bool
 acdc_flow_answers_syn(const struct acdc_flow *f, uint32_t ack)
 {
-    uint32_t more = acdc_flow_in(f)->n_syns ? 65535 : 0;
+    uint32_t more = f->state == ACDC_FLOW_SYN_SENT ? 65535 : 0;
 
     return seq_after(ack, f->snd_una) && !seq_after(ack, f->snd_nxt + more);
 }
