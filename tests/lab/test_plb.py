@@ -18,7 +18,7 @@ FIXED = "--sysctl net.ipv6.auto_flowlabels=0"
 def test_a_path_that_drops_all(lab: Any) -> None:  # noqa: F811
     """What is sent again goes another way."""
     # So many connections that some are on that path, whatever ports they have.
-    result = lab(f"{FABRIC} --flows 8 --black-hole 0.02 {FIXED} --acdc --tenant plb=true")
+    result = lab(f"{FABRIC} --flows 12 --black-hole 0.02 {FIXED} --acdc --tenant plb=true")
     assert untouched(result) == {}
     assert counters(result)["feedback_bad"] == 0
     assert counters(result)["repaths"] >= result["tcp"]["timeouts"] > 0
