@@ -280,54 +280,6 @@ test_fast_open_forgotten(bool police, bool v6, unsigned int sides)
     sim_done(&s);
 }
 
-/* A connection on the ports of one that both guests lost a moment ago: what follows is
- * not of the earlier one, however near the numbers, and whenever its last RST comes. */
-static void
-test_same_ports(uint32_t ahead, bool reset, bool late)
-{
-    struct acdc_params params = acdc_params_default;
-    struct acdc_flow_info fi;
-    struct tcp_spec spec, old;
-    struct sim s;
-    int i;
-
-    params.police = true;
-    sim_init(&s, &params, &params);
-    sim_connect(&s);
-    sim_data(&s, 0, 1000, false);
-    if (reset) {
-        spec = sim_spec(&s, 0, ACDC_TCP_RST | ACDC_TCP_ACK, 0);
-        packet_free_list(sim_send(&s, 0, &spec));
-    }
-    old = sim_spec(&s, 0, ACDC_TCP_RST, 0);
-    s.guest[0].snd_nxt += ahead;
-    s.guest[1].snd_nxt += ahead;
-    sim_syn(&s);
-    sim_synack(&s);
-    if (late) {
-        packet_free_list(sim_send(&s, 0, &old));
-    }
-    s.guest[0].snd_nxt++;
-    s.guest[1].snd_nxt++;
-    packet_free_list(sim_ack(&s, 0));
-    for (i = 0; i < 4; i++) {
-        spec = sim_spec(&s, !(i & 1), ACDC_TCP_ACK, 1000);
-        packet_free_list(sim_send(&s, !(i & 1), &spec));
-        s.guest[!(i & 1)].snd_nxt += 1000;
-        s.guest[i & 1].rcv_nxt += 1000;
-        packet_free(sim_ack(&s, i & 1));
-    }
-    for (i = 0; i < 2; i++) {
-        sim_info(&s, i, &fi);
-        is_u64(fi.state, ACDC_FLOW_ESTABLISHED, "%u ahead: established", ahead);
-        ok(fi.capable, "and capable");
-        is_u64(sim_n_flows(&s, i), 1, "one flow");
-        is_u64(sim_counter(&s, i, ACDC_C_UNTOUCHED_MIDSTREAM), 0, "tracked");
-        is_u64(sim_counter(&s, i, ACDC_C_ACK_OPTIMISTIC), 0, "nor is an ACK too early");
-    }
-    sim_done(&s);
-}
-
 /* A SYN that was sent again just before its guest got the SYN-ACK. */
 static void
 test_late_syn(void)
@@ -713,9 +665,6 @@ main(void)
     test_fast_open(true);
     for (i = 0; i < 16; i++) {
         test_fast_open_forgotten(i & 1, i & 2, (unsigned int) i >> 2);
-    }
-    for (i = 0; i < 8; i++) {
-        test_same_ports(i & 1 ? 5000 : 1 << 20, i & 2, i & 4);
     }
     test_late_syn();
     test_wscale();
