@@ -657,12 +657,10 @@ acdc_ingress_is_doubtful(const struct acdc_flow *f, const struct acdc_pkt *p)
 static bool
 confirms(const struct acdc_flow *f, const struct acdc_pkt *p)
 {
-    if (!acdc_flow_in_handshake(f) || !(p->tcp_flags & ACDC_TCP_ACK)) {
-        return false;
-    }
-    return p->tcp_flags & ACDC_TCP_SYN
-           ? acdc_flow_answers_syn(f, p->ack)
-           : (f->flags & ACDC_F_LAW) && acknowledges_new(f, p->ack);
+    return acdc_flow_in_handshake(f) && (p->tcp_flags & ACDC_TCP_ACK)
+           && (p->tcp_flags & ACDC_TCP_SYN
+               ? acdc_flow_answers_syn(f, p->ack)
+               : (f->flags & ACDC_F_LAW) && acknowledges_new(f, p->ack));
 }
 
 bool

@@ -65,13 +65,6 @@ info(const struct sim *s, int side)
     return fi;
 }
 
-static inline void
-forget(struct sim *s, int side)
-{
-    acdc_flush(s->acdc[side], NULL, NULL);
-    host_quiesce();
-}
-
 /* How the connection is. */
 struct shape {
     bool v6, timestamps, ecn, partial;

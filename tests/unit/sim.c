@@ -346,6 +346,13 @@ sim_connect_as(struct sim *s, const struct acdc_params *params)
     sim_connect(s);
 }
 
+void
+sim_forget(struct sim *s, int side)
+{
+    acdc_flush(s->acdc[side], NULL, NULL);
+    host_quiesce();
+}
+
 struct packet *
 sim_on_wire(struct sim *s, int side, uint32_t n)
 {

@@ -97,6 +97,8 @@ uint64_t sim_counter(const struct sim *, int side, enum acdc_counter);
 /* sim_init() with the same parameters at both ends, guests with timestamps, and
  * sim_connect(). */
 void sim_connect_as(struct sim *, const struct acdc_params *);
+/* The engine of 'side' loses all its flows. */
+void sim_forget(struct sim *, int side);
 /* Guest 0 fills the window, guest 1 acknowledges all, one of 'mark_every' segments
  * marked (0: none).  Returns the segments sent. */
 unsigned int sim_round_trip(struct sim *, unsigned int mark_every);

@@ -197,6 +197,17 @@ test_syn_retransmission(void)
     sim_done(&s);
 }
 
+/* The SYN of guest 0 with 400 bytes. */
+static struct tcp_spec
+fast_open_syn(const struct sim *s)
+{
+    struct tcp_spec spec = sim_spec(s, 0, ACDC_TCP_SYN, 400);
+
+    opt_mss(&spec, 1460);
+    opt_wscale(&spec, 7);
+    return spec;
+}
+
 /* TCP Fast Open: the SYN has data, and none when it is sent again.  The other
  * end got the first one and acknowledges the data. */
 static void
@@ -207,9 +218,7 @@ test_fast_open(bool first_arrives_late)
     struct sim s;
 
     sim_init(&s, NULL, NULL);
-    spec = sim_spec(&s, 0, ACDC_TCP_SYN, 400);
-    opt_mss(&spec, 1460);
-    opt_wscale(&spec, 7);
+    spec = fast_open_syn(&s);
     p = sim_egress(&s, 0, packet_make(&spec));
     if (first_arrives_late) {
         sim_syn(&s);
@@ -246,14 +255,11 @@ test_fast_open_forgotten(bool police, bool v6, unsigned int sides)
     sim_init(&s, &params, &params);
     s.v6 = v6;
     s.guest[0].wscale = s.guest[1].wscale = 7;
-    spec = sim_spec(&s, 0, ACDC_TCP_SYN, 400);
-    opt_mss(&spec, 1460);
-    opt_wscale(&spec, 7);
+    spec = fast_open_syn(&s);
     packet_free_list(sim_send(&s, 0, &spec));
     for (i = 0; i < 2; i++) {
         if (sides & 1u << i) {
-            acdc_flush(s.acdc[i], NULL, NULL);
-            host_quiesce();
+            sim_forget(&s, i);
         }
     }
     sim_syn(&s);

@@ -433,8 +433,7 @@ resume(struct sim *s, int side)
     struct acdc_flow_info fi;
     unsigned int i, n = 0;
 
-    acdc_flush(s->acdc[side], NULL, NULL);
-    host_quiesce();
+    sim_forget(s, side);
     for (i = 0; i < 4; i++) {
         struct packet *list = sim_on_wire(s, 0, MSS), *p;
 

@@ -21,7 +21,7 @@ check_resumed(const struct shape *shape, int side)
     begin(&s, shape);
     before = info(&s, side);
     ce = info(&s, !side).rx_ce;
-    forget(&s, side);
+    sim_forget(&s, side);
     for (i = 0; i < 3; i++) {
         exchange(&s, shape->from, shape->segment, false, &seen);
     }
@@ -93,7 +93,7 @@ test_window(void)
     begin(&s, &usual);
     sim_policy(&s, 0, &params);
     s.guest[1].window = 0xffff;
-    forget(&s, 0);
+    sim_forget(&s, 0);
     is_u64(sim_ack_window(&s, 1), 0xffff, "an unknown scale is not guessed");
     /* All that the peer offered is in flight. */
     for (i = 0; i < 400; i++) {
@@ -125,7 +125,7 @@ test_marks(void)
     int i;
 
     begin(&s, &usual);
-    forget(&s, 1);
+    sim_forget(&s, 1);
     for (i = 0; i < 5; i++) {
         spec = sim_spec(&s, 0, ACDC_TCP_ACK, 1000);
         p = sim_egress(&s, 0, packet_make(&spec));
@@ -158,8 +158,8 @@ test_both(void)
     int i;
 
     begin(&s, &usual);
-    forget(&s, 0);
-    forget(&s, 1);
+    sim_forget(&s, 0);
+    sim_forget(&s, 1);
     for (i = 0; i < 10; i++) {
         exchange(&s, i & 1, 1000, i & 2, &seen);
         spec = sim_spec(&s, 0, ACDC_TCP_ACK, 0);
@@ -194,7 +194,7 @@ test_old_peer(void)
 
     begin(&s, &usual);
     sim_remove_acdc(&s, 1);
-    forget(&s, 0);
+    sim_forget(&s, 0);
     for (i = 0; i < 500; i++) {
         struct tcp_spec spec = sim_spec(&s, 0, ACDC_TCP_ACK, 0);
         struct packet *p;
@@ -234,10 +234,10 @@ test_syn(void)
 
     for (side = 0; side < 2; side++) {
         begin(&s, &shape);
-        forget(&s, side);
+        sim_forget(&s, side);
         packet_free(sim_ack(&s, !side));
         is_u64(info(&s, side).state, ACDC_FLOW_ASKING, "asking");
-        forget(&s, !side);
+        sim_forget(&s, !side);
         s.guest[0].snd_nxt += 0x20000000;
         s.guest[1].snd_nxt += 0x20000000;
         sim_connect(&s);
@@ -291,7 +291,7 @@ test_forged_answer(void)
 
         begin(&s, &usual);
         sim_remove_acdc(&s, 1);
-        forget(&s, 0);
+        sim_forget(&s, 0);
         packet_free(sim_ingress(&s, 0, foreign(&s, 0)));
         if (!cases[i].unasked) {
             spec = sim_spec(&s, 0, ACDC_TCP_ACK, 0);
@@ -367,7 +367,7 @@ test_full_options(void)
     unsigned int i;
 
     begin(&s, &usual);
-    forget(&s, 0);
+    sim_forget(&s, 0);
     packet_free(sim_ack(&s, 1));
     spec = sim_spec(&s, 0, ACDC_TCP_ACK, 1460);
     p = sim_egress(&s, 0, packet_make(&spec));
@@ -438,7 +438,7 @@ test_flooded(void)
 
     begin(&s, &usual);
     acdc_tenant_set(s.acdc[0], &tc);
-    forget(&s, 0);
+    sim_forget(&s, 0);
     /* As after a restart. */
     acdc_port_unbind(s.acdc[0], SIM_PORT_NO);
     host_quiesce();
@@ -482,7 +482,7 @@ test_back_again(void)
         begin(&s, &usual);
         port = s.port[0];
         s.port[0] = NULL;
-        forget(&s, 0);
+        sim_forget(&s, 0);
         for (i = 0; i < 500; i++) {
             exchange(&s, 1, 1000, false, &seen);
         }
@@ -524,7 +524,7 @@ test_random(void)
         struct acdc_flow_info fi;
 
         if (tap_chance(&random, 5)) {
-            forget(&s, (int) (tap_random(&random) & 1));
+            sim_forget(&s, (int) (tap_random(&random) & 1));
         }
         if (tap_chance(&random, 5)) {
             struct tcp_spec spec = sim_spec(&s, from, ACDC_TCP_ACK, 700);

@@ -33,7 +33,7 @@ check_scales(const int wscale[2], bool timestamps, int side)
     for (i = 0; i < 4; i++) {
         int lost = i & 1 ? !side : side;
 
-        forget(&s, lost);
+        sim_forget(&s, lost);
         exchange(&s, 0, 1000, false, &seen);
         exchange(&s, 1, 1000, false, &seen);
         exchange(&s, 0, 1000, false, &seen);
@@ -89,7 +89,7 @@ check_before(int from, int coarse, uint8_t wscale)
         sim_connect(&s);
         ok(info(&s, !coarse).rescaled == (wscale > 10), "scale %u of %d", wscale, coarse);
         exchange(&s, from, 1000, false, &seen);
-        forget(&s, side);
+        sim_forget(&s, side);
         for (i = 0; i < 10; i++) {
             exchange(&s, from, 1000, false, &seen);
         }
@@ -111,7 +111,7 @@ test_downgrade(void)
     for (side = 0; side < 2; side++) {
         shape.wscale[side] = 13;
         begin(&s, &shape);
-        forget(&s, side);
+        sim_forget(&s, side);
         s.no_flags = ACDC_CAP_SCALES;
         for (i = 0; i < 10; i++) {
             exchange(&s, 0, 1000, false, &seen);
