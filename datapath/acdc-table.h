@@ -258,6 +258,14 @@ acdc_flow_equals(const struct acdc_ctx *ctx, const struct acdc_flow *f,
                ? f->port_key == ctx->port_key : acdc_flow_equals3(ctx, f, p));
 }
 
+/* Of a lock that acdc_flow_lock() took, as acdc_unlock() is of acdc_lock(): in the
+ * kernel those turn bottom halves off and on. */
+static inline void
+acdc_flow_unlock(const struct acdc_ctx *ctx, struct acdc_flow *f)
+{
+    acdc_unlock_as(&f->lock, ctx->me);
+}
+
 /* The flow of a packet for which acdc_table_find() was called, locked, or
  * NULL.  What that found may be dead meanwhile, and another flow in its
  * place. */
@@ -278,16 +286,10 @@ acdc_flow_lock(struct acdc_ctx *ctx, struct acdc_pkt *p)
         if (acdc_likely(!(f->flags & ACDC_F_DEAD))) {
             break;
         }
-        acdc_unlock(&f->lock);
+        acdc_flow_unlock(ctx, f);
         f = acdc_flow_find(ctx, p);
     }
     return f;
-}
-
-static inline void
-acdc_flow_unlock(const struct acdc_ctx *ctx, struct acdc_flow *f)
-{
-    acdc_unlock_as(&f->lock, ctx->me);
 }
 
 #endif /* acdc-table.h */

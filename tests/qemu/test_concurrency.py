@@ -35,7 +35,8 @@ def test_random_requests() -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found(fault: str) -> None:
-    status, output = run("concurrency", "--seconds", "30", "--fault", fault)
+    check = FAULTS[fault].check
+    status, output = run("concurrency", "--seconds", "30", "--fault", fault, "--check", check)
     found = FAULTS[fault].found
     assert (status != 0) == bool(found)
     assert found in output

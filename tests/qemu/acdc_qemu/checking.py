@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The checking kernel (lockdep, KASAN, RCU's own checks: kernel.config)
-and our module for it."""
+"""The checking kernels (lockdep, KASAN, RCU's own checks: kernel.config; or
+KCSAN: kcsan.config) and our module for them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from acdc_qemu.machine import OUT, QEMU, ROOT, Failure, Machine, need
 
 DEFAULT = "6.1"
 VERSIONS = (ROOT / "ovs-patches/linux/versions").read_text().split()
-FRAGMENT = QEMU / "kernel.config"
+FRAGMENTS = {"kasan": ["kernel.config"], "kcsan": ["kernel.config", "kcsan.config"]}
 MAKE = ["make", "-s", "ARCH=x86_64", f"-j{os.cpu_count() or 1}"]
 
 
@@ -27,12 +27,15 @@ class Fault:
     path: str
     edits: tuple[tuple[str, str], ...]
     found: str  # In the kernel's report; empty: it is none, and nothing may be found.
+    check: str = "kasan"  # What finds it.
 
 
 # Where a port gets another handle: time for the old one to be freed, and for packets to
 # use whatever the vport has meanwhile.
 BOUND = "\trcu_assign_pointer(vport->acdc, port);\n"
 SLEEP = "\trcu_barrier();\n\tschedule_timeout_uninterruptible(HZ / 10);\n"
+PRIVATE = '#include "acdc-private.h"\n'
+ALIVE = "!(f->flags & ACDC_F_DEAD))) {\n            break;"
 
 
 FAULTS = {
@@ -73,6 +76,26 @@ FAULTS = {
         "KASAN: use-after-free",
     ),
     "slow-rebind": Fault("acdc/acdc-genl.c", ((BOUND, SLEEP + BOUND),), ""),
+    # One packet in 64 finds its flow dead, and looks for it again: no mistake.
+    "dead": Fault(
+        "acdc/acdc-table.h",
+        (
+            (PRIVATE, "#include <linux/random.h>\n" + PRIVATE),
+            (ALIVE, ALIVE.replace("))) {", ") && (get_random_u32() & 63))) {")),
+        ),
+        "",
+    ),
+    # Packets of a connection do not wait for each other.
+    "race": Fault(
+        "acdc/acdc-platform.h",
+        (
+            ("    spin_lock(l);\n    return 0;\n", "    return 0;\n"),
+            ("acdc_unlock_as(acdc_lock_t *l, u8 me) { spin_unlock(l); }",
+             "acdc_unlock_as(acdc_lock_t *l, u8 me) { }"),
+        ),
+        "KCSAN: data-race",
+        "kcsan",
+    ),
 }
 
 
@@ -84,11 +107,15 @@ def digest(*paths: Path) -> str:
 
 
 class Checking:
-    """Of one version of Linux."""
+    """Of one version of Linux, for one of FRAGMENTS."""
 
-    def __init__(self, linux: str) -> None:
+    def __init__(self, linux: str, check: str = "kasan") -> None:
         self.linux = linux
-        self.out = OUT if linux == DEFAULT else OUT.with_name(f"{OUT.name}-{linux}")
+        name = OUT.name + (f"-{linux}" if linux != DEFAULT else "")
+        self.out = OUT.with_name(name + ("" if check == "kasan" else f"-{check}"))
+        self.fragments = [QEMU / fragment for fragment in FRAGMENTS[check]]
+        # Data races are looked for in our files only: Linux has many on purpose.
+        self.make = [*MAKE, "KCSAN_SANITIZE=n"] if check == "kcsan" else MAKE
         self.source = self.out / f"linux-source-{linux}"
         self.tarball = Path(f"/usr/src/linux-source-{linux}.tar.xz")
 
@@ -121,25 +148,29 @@ class Checking:
             shutil.rmtree(self.source, ignore_errors=True)
             self.run(["tar", "-C", self.out, "-xf", self.tarball], "unpack")
             self.keep("source", value)
-        value += digest(FRAGMENT)
+        value += digest(*self.fragments)
         if not self.changed("kernel", value):
             return
         print("building the checking kernel (minutes)", flush=True)
         self.configure()
-        self.run([*MAKE, "bzImage", "modules"], "kernel", self.source)
+        self.run([*self.make, "bzImage", "modules"], "kernel", self.source)
         self.keep("kernel", value)
 
     def configure(self) -> None:
         merge = self.source / "scripts/kconfig/merge_config.sh"
-        self.run([*MAKE, "tinyconfig"], "config", self.source)
-        self.run([merge, "-m", ".config", FRAGMENT], "config", self.source)
-        self.run([*MAKE, "olddefconfig"], "config", self.source)
+        self.run([*self.make, "tinyconfig"], "config", self.source)
+        self.run([merge, "-m", ".config", *self.fragments], "config", self.source)
+        self.run([*self.make, "olddefconfig"], "config", self.source)
         config = set((self.source / ".config").read_text().splitlines())
+        wanted: dict[str, str] = {}  # The last fragment's.
+        for fragment in self.fragments:
+            for line in fragment.read_text().splitlines():
+                if line.startswith("CONFIG_"):
+                    name, _, wanted[name] = line.partition("=")
         lost = [
-            line
-            for line in FRAGMENT.read_text().splitlines()
-            if line.startswith("CONFIG_")
-            and (f"{line[:-2]}=y" in config if line.endswith("=n") else line not in config)
+            f"{name}={value}"
+            for name, value in wanted.items()
+            if (f"{name}=y" in config if value == "n" else f"{name}={value}" not in config)
         ]
         if lost:
             raise Failure("the kernel refused " + " ".join(lost))
@@ -160,7 +191,9 @@ class Checking:
             if path.is_file():
                 name = path.relative_to(pristine)
                 _write(module / name, _with_fault(path.read_text(), str(name), fault))
-        self.run([*MAKE, "-C", self.source, f"M={module}", "modules"], "module")
+        stems = [f"{folder}{path.stem}" for path in module.glob("acdc/*.c") for folder in ("", "acdc/")]
+        ours = [f"KCSAN_SANITIZE_{stem}.o=y" for stem in stems]  # 6.1: without the directory.
+        self.run([*self.make, *ours, "-C", self.source, f"M={module}", "modules"], "module")
         release = (self.source / "include/config/kernel.release").read_text().strip()
         target = layer / "usr/lib/modules" / release
         target.mkdir(parents=True)

@@ -269,6 +269,9 @@ def main() -> None:
     for line in Path("/proc/slabinfo").read_text().splitlines():
         assert not line.startswith("sw_flow"), line
     say("the module's caches are gone")
+    kcsan = Path("/sys/kernel/debug/kcsan")
+    if kcsan.exists():
+        say("KCSAN: " + ", ".join(kcsan.read_text().split("\n")[:9]))
 
 
 if __name__ == "__main__":
