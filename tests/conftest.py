@@ -6,6 +6,7 @@ belong to it), as root, and keep to namespaces of their own."""
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -19,6 +20,8 @@ pytest_plugins = ["acdc_testlib.real_time"]
 def _root() -> None:
     if os.geteuid() != 0:
         pytest.exit("these tests make network namespaces: run them as root", returncode=2)
+    # A shell's background jobs ignore it, and so would what tests start and interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
