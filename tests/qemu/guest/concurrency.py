@@ -44,12 +44,16 @@ def vsctl(*command: str) -> None:
 def change_policies(until: float, seed: int) -> Counts:
     choose = random.Random(seed)
     values: dict[str, list[object]] = {
-        "algorithm": ["dctcp", "reno", "cubic"],
+        "algorithm": ["dctcp", "reno", "cubic", "swift", "none"],
         "beta": [0.0, 0.3, 1.0],
         "enabled": [True, True, False],
         "mode": ["enforce", "observe"],
         "police": [True, False],
         "max_window": [0, 20000, 100000],
+        "on_ramp": [0, 50, 5000],
+        "pace": [True, False],
+        "plb": [True, False],
+        "tail_probe": [0, 100, 5000, 5000],
     }
     counts = {"policy changes": 0, "tenants gone": 0}
     while time.monotonic() < until:
@@ -80,7 +84,8 @@ def change_policies(until: float, seed: int) -> Counts:
             # The tenant goes with its ports bound, and comes again.
             transact({"op": "delete", "table": "ACDC", "where": where})
             time.sleep(choose.random())
-            transact({"op": "insert", "table": "ACDC", "row": {"name": tenant}})
+            transact({"op": "insert", "table": "ACDC",
+                      "row": {"name": tenant, "tail_probe": 1000, "pace": True}})  # fmt: skip
             counts["tenants gone"] += 1
         counts["policy changes"] += 1
         time.sleep(choose.random() / 2)
@@ -112,14 +117,16 @@ def change_ports(ports: list[str], until: float, seed: int) -> Counts:
 
 def look(until: float, seed: int) -> Counts:
     choose = random.Random(seed)
-    counts = {"dumps": 0, "flushes": 0, "most flows": 0, "most evicted": 0}
+    most = {"evicted": "flows_evicted", "paced": "paced", "probes": "tail_probes"}
+    counts = {"dumps": 0, "flushes": 0, "most flows": 0} | {f"most {name}": 0 for name in most}
     while time.monotonic() < until:
         flows = json.loads(appctl("acdc/dump-flows", "--json"))
         counts["most flows"] = max(counts["most flows"], len(flows))
         tenants = json.loads(appctl("acdc/stats", "--json"))["tenants"]
-        evicted = sum(tenant["counters"]["flows_evicted"] for tenant in tenants)
-        # A tenant that was destroyed begins at 0.
-        counts["most evicted"] = max(counts["most evicted"], evicted)
+        for name, counter in most.items():
+            total = sum(tenant["counters"][counter] for tenant in tenants)
+            # A tenant that was destroyed begins at 0.
+            counts[f"most {name}"] = max(counts[f"most {name}"], total)
         appctl("acdc/show")
         counts["dumps"] += 1
         if not counts["flushes"] or choose.random() < 0.1:
@@ -137,7 +144,7 @@ class Test(Hypervisor):
     def __init__(self) -> None:
         super().__init__(4)
         vsctl("create", "ACDC", "name=blue", "--", "create", "ACDC", "name=red", "beta=0.5",
-              "police=true")  # fmt: skip
+              "police=true", "tail_probe=1000", "pace=true", "plb=true", "on_ramp=1000")  # fmt: skip
         self.restore()
 
     def start(self) -> None:
@@ -212,7 +219,7 @@ class Test(Hypervisor):
         # A test in which nothing happened has tested nothing.
         for name in ("echoed", "reset", "unanswered", "streams", "bytes", "policy changes",
                      "tenants gone", "bindings changed", "ports changed", "dumps", "flushes",
-                     "most evicted"):  # fmt: skip
+                     "most evicted", "most paced", "most probes"):  # fmt: skip
             assert total[name] > 0, f"no {name}"
         self.restore()
 
