@@ -90,8 +90,9 @@ class Arm:
             if not any(trouble.corrupt for trouble in troubles):
                 self.intact.append(pair)
             lossless = all(trouble.lossless for trouble in troubles)
+            ordered = not any(trouble.reorder for trouble in troubles)
             for guest in pair.guests:
-                sysctls = network.guest_sysctls(draw, lossless)
+                sysctls = network.guest_sysctls(draw, lossless, ordered)
                 if pair not in self.intact:
                     # Two bits of a segment, each in another fragment, can leave its
                     # checksum as it was.

@@ -219,7 +219,7 @@ class Test(Hypervisor):
         # A test in which nothing happened has tested nothing.
         for name in ("echoed", "reset", "unanswered", "streams", "bytes", "policy changes",
                      "tenants gone", "bindings changed", "ports changed", "dumps", "flushes",
-                     "most evicted", "most paced", "most probes"):  # fmt: skip
+                     "most evicted", "most probes"):  # fmt: skip
             assert total[name] > 0, f"no {name}"
         self.restore()
 
