@@ -90,9 +90,10 @@ class Arm:
             if not any(trouble.corrupt for trouble in troubles):
                 self.intact.append(pair)
             lossless = all(trouble.lossless for trouble in troubles)
-            ordered = not any(trouble.reorder for trouble in troubles)
+            # Natively packets are lost where processors are busy.
+            certain = not any(trouble.reorder for trouble in troubles) and not pair.relay
             for guest in pair.guests:
-                sysctls = network.guest_sysctls(draw, lossless, ordered)
+                sysctls = network.guest_sysctls(draw, lossless, always=certain)
                 if pair not in self.intact:
                     # Two bits of a segment, each in another fragment, can leave its
                     # checksum as it was.

@@ -221,7 +221,9 @@ class Pair:
             ns.close()
 
 
-def guest_sysctls(draw: random.Random, lossless: bool, ordered: bool) -> dict[str, object]:
+def guest_sysctls(draw: random.Random, lossless: bool, always: bool) -> dict[str, object]:
+    """'always': it may have SYN cookies always.  Where a cookie is lost a connection is, and data
+    that overtakes the handshake's ACK is refused, or a byte to three of it count as the MSS."""
     rmem = 1 << draw.choice([16, 17, 18, 20, 22, 23, 25, 27, 29, 30])
     yes = [0, 1, 1, 1]
     return {
@@ -237,10 +239,8 @@ def guest_sysctls(draw: random.Random, lossless: bool, ordered: bool) -> dict[st
         "ipv4/tcp_fastopen": draw.choice([0x3, 0x3, 0x7 | 0x200]),
         "ipv4/tcp_slow_start_after_idle": draw.choice([0, 1]),
         "ipv4/tcp_no_metrics_save": draw.choice([0, 1]),
-        # A cookie that is lost is a connection lost.  Data that overtakes the handshake's ACK
-        # is refused, or a byte to three of it are taken for the MSS's number.
         "ipv4/tcp_syncookies": min(
-            draw.choice([0, 1, 2] if lossless else [0, 1]), 2 if ordered else 1
+            draw.choice([0, 1, 2] if lossless else [0, 1]), 2 if always else 1
         ),
         "ipv4/tcp_keepalive_time": draw.randint(5, 30),
         "ipv4/tcp_keepalive_intvl": 5,
