@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What our commands have in common: how they end, and a kind of argument."""
+"""What our commands have in common: how they end, a kind of argument, modules' files."""
 
 from __future__ import annotations
 
+import lzma
 import os
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NoReturn
 
 # Debian's packages of modules that may be missing.
@@ -57,6 +59,13 @@ def seconds(text: str) -> float:
 
 # As argparse names it.
 seconds.__name__ = "number of seconds"
+
+
+def is_module(note: bytes, path: Path) -> bool:
+    """Whether the kernel's module with that build ID is the one in 'path', which may be
+    compressed."""
+    data = path.read_bytes()
+    return note in (lzma.decompress(data) if path.suffix == ".xz" else data)
 
 
 def _fail(message: str, status: int) -> NoReturn:

@@ -16,6 +16,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from acdc_testlib.sources import copy_sources
+
 ROOT = Path(__file__).resolve().parents[2]
 DKMS = ROOT / "utilities" / "acdc-dkms"
 
@@ -27,27 +29,86 @@ def headers() -> Path:
     return found[-1].parent
 
 
-def test_compiles_against_stock_headers(tmp_path: Path) -> None:
-    source = tmp_path / "module"
-    subprocess.run([DKMS, "source", source, "-k", "6.1"], check=True)
-    make = subprocess.run(
-        ["make", "-C", headers(), f"M={source}", f"-j{os.cpu_count()}", "modules"],
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert make.returncode == 0, make.stdout + make.stderr
+class Dkms:
+    """acdc-dkms of sources of its own, in a mount namespace in which /usr/src, /lib/modules and
+    DKMS's tree may be written to, and the machine's stay as they are."""
+
+    def __init__(self, top: Path) -> None:
+        self.sources = copy_sources(top / "sources")
+        self.kernel = headers().parent.name
+        scratch = top / "scratch"
+        scratch.mkdir()
+        script = f"mount -t tmpfs tmpfs {scratch}; cd {scratch}; mkdir dkms\n"
+        script += "mount --bind dkms /var/lib/dkms\n"
+        for path, name in (("/usr/src", "src"), ("/lib/modules", "modules")):
+            script += f"mkdir {name} {name}.work; mount -t overlay -o"
+            script += f" lowerdir={path},upperdir={name},workdir={name}.work {name} {path}\n"
+        # It has the namespace until its input ends.
+        self.holder = subprocess.Popen(
+            ["unshare", "--mount", "sh", "-ec", f"{script}echo; exec cat"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        assert self.holder.stdout and self.holder.stdout.readline() == b"\n"
+
+    def inside(self, *command: str | Path, check: bool = True) -> str:
+        """What it says, on standard error, too."""
+        done = subprocess.run(
+            ["nsenter", f"--mount=/proc/{self.holder.pid}/ns/mnt", *command],
+            check=check, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        assert check or done.returncode
+        return done.stdout
+
+    def run(self, *arguments: str, check: bool = True) -> str:
+        return self.inside(self.sources / "utilities/acdc-dkms", *arguments, check=check)
+
+    def on_disk(self, *options: str) -> str:
+        words = ["modinfo", "-k", self.kernel, *options, "openvswitch"]
+        return self.inside(*words).strip()
+
+    def close(self) -> None:
+        self.holder.communicate()
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dkms]:
+    dkms = Dkms(tmp_path_factory.mktemp("machine"))
+    try:
+        yield dkms
+    finally:
+        dkms.close()
+
+
+def test_install(machine: Dkms) -> None:
+    """It compiles against the distribution's stock headers, without a warning."""
+    machine.run("install", "-k", machine.kernel)
+    folder = f"/lib/modules/{machine.kernel}/updates/dkms"
+    assert machine.on_disk("-n") == f"{folder}/openvswitch.ko"
+    assert "6.1." in machine.on_disk()
+    for name in ("vport-vxlan", "vport-geneve", "vport-gre"):
+        assert int(machine.inside("stat", "-c%s", f"{folder}/{name}.ko")) > 0
+    tree = f"/var/lib/dkms/acdc-openvswitch/*/{machine.kernel}/*"
+    log = machine.inside("sh", "-c", f"cat {tree}/log/make.log")
     # BTF needs the kernel image, which headers do not have.
-    assert not re.search(r"^(?!.*BTF).*warning:", make.stderr, re.M), make.stderr
-    for name in ("openvswitch", "vport-vxlan", "vport-geneve", "vport-gre"):
-        assert (source / f"{name}.ko").stat().st_size > 0
-    symbols = subprocess.run(
-        ["modinfo", source / "openvswitch.ko"], check=True, capture_output=True, text=True
-    ).stdout
-    assert "6.1." in symbols
-    names = subprocess.run(
-        ["nm", source / "openvswitch.ko"], check=True, capture_output=True, text=True
-    ).stdout
+    assert not re.search(r"^(?!.*BTF).*warning:", log, re.M), log
+    names = machine.inside("nm", f"{folder}/openvswitch.ko")
     found = set(re.findall(r" __tracepoint_acdc_(\w+)$", names, re.M))
     assert found == {"flow_state", "cut", "loss", "timeout", "fallback"}
+    assert "is built already" in machine.run("build", "-k", machine.kernel)
+
+
+def test_what_does_not_compile_leaves_what_is_installed(machine: Dkms) -> None:
+    before = machine.on_disk()
+    broken = machine.sources / "datapath/acdc-law.c"
+    text = broken.read_text()
+    broken.write_text(f"#error broken\n{text}")
+    for command in ("build", "install"):
+        assert "#error broken" in machine.run(command, "-k", machine.kernel, check=False)
+        assert machine.on_disk() == before
+    # And is removed none the less.
+    assert "the distribution's module is back" in machine.run("uninstall", "-k", machine.kernel)
+    assert not machine.inside("find", "/lib/modules", "-path", "*/updates/dkms/*").strip()
+    broken.write_text(text)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import pytest
 from debian_root import PROJECT, TEST_PACKAGES, Built, DebianRoot, run_tests
 
 INSIDE = Path(__file__).with_name("inside.py")
+RELOAD = "import runpy; runpy.run_path('/usr/sbin/acdc-dkms')['reload']()"
 BASE = ["systemd", "systemd-sysv", "dbus", "iproute2", "python3", "procps", "ethtool", "libpcap0.8"]
 BASE += ["python3-openvswitch", "python3-prometheus-client"]
 PACKAGES = ["openvswitch-switch", "openvswitch-common"]
@@ -218,6 +219,13 @@ def test_over_the_distributions_and_back(built: Built, host: DebianRoot) -> None
     with pytest.raises(RuntimeError, match="unmet dependencies"):
         host.run("apt-get", "install", "--simulate", f"openvswitch-switch-dpdk={theirs}",
                  f"openvswitch-switch={version(host)}")  # fmt: skip
+
+    # What acdc-dkms restarts stays systemd's: otherwise the units' next start would stop it.
+    before_reload = host.run("pidof", "ovs-vswitchd")
+    host.run("python3", "-c", RELOAD)
+    is_fine(host)
+    assert host.run("pidof", "ovs-vswitchd") != before_reload
+    transfer(host)
 
     # A build of the same version over itself.
     host.run("ovs-vsctl", "set", "acdc", "blue", "beta=0.25")
