@@ -284,7 +284,9 @@ class Centre:
                 for name, values in after.items()
             ]
             row = self._revision(transaction, result[2], comment, tenants)
-            history = sorted([*fleet.history, row], key=lambda r: int(r.number))
+            # Without those whose roll-out was aborted: nobody is to go back to them.
+            history = [r for r in fleet.history if current is None or r.number <= current.number]
+            history = sorted([*history, row], key=lambda r: int(r.number))
             fleet.history = history[-HISTORY:]
             if staged:
                 fleet.staged, fleet.stages, fleet.stopped = [row], [], []

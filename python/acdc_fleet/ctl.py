@@ -52,7 +52,7 @@ class Command:
         hosts = centre.hosts()
         done = "would be" if args.dry_run else "is"
         summary = f"revision {number} {done} for {len(hosts)} hosts{like}"
-        if not lines:
+        if before == after:
             summary = f"nothing changes: revision {number}"
         elif args.staged:
             names = [" ".join(row.name for row in groups) for groups in stages]
@@ -62,7 +62,7 @@ class Command:
         data |= output.changes(before, after)
         status = 0
         new: Problems = {}
-        if lines and not args.dry_run:
+        if before != after and not args.dry_run:
             self.made = data
             status, new = self.follow(number)
         if args.json:
@@ -262,7 +262,8 @@ class Command:
 
     def log(self) -> int:
         rows = sorted(self.centre.rows("Revision"), key=lambda row: -row.number)
-        marks = {row.number: mark for row, mark in (
+        marks = {row.number: "aborted" for row in rows if row.number > self.centre.current.number}
+        marks |= {row.number: mark for row, mark in (
             (self.centre.current, "current"), (self.centre.staged, "staged")) if row is not None}  # fmt: skip
         data = [
             {"revision": r.number, "time": r.time, "author": r.author, "comment": r.comment,

@@ -22,7 +22,7 @@ def text(value: Any) -> str:  # noqa: ANN401
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
-        return f"{value:g}"
+        return f"{value:.15g}"
     if isinstance(value, dict):
         return ",".join(f"{key}={value[key]}" for key in sorted(value))
     return ",".join(value) if isinstance(value, list) else str(value)

@@ -29,10 +29,11 @@ def problems(centre: Centre) -> set[tuple[str, str]]:
 def wait(
     centre: Centre, hosts: Callable[[], list[Any]], number: int, column: str, timeout: float
 ) -> None:
-    """Until those hosts have the revision.  Raises TimeoutError, which names the others."""
+    """Until those hosts have the revision, or one that was made since.  Raises TimeoutError, which
+    names the others."""
 
     def missing() -> list[str]:
-        return [host.name for host in hosts() if getattr(host, column) != number]
+        return [host.name for host in hosts() if getattr(host, column) < number]
 
     try:
         centre.wait(lambda: not missing(), "", timeout)
@@ -127,13 +128,14 @@ def run(
     done: list[Any] = []
     for rows in groups:
         done += rows
-        _set(centre, number, stages=done)
+        # Of a roll-out that goes on, hosts of later stages keep what they have.
+        _set(centre, number, stages=[*done, *(r for r in centre.fleet.stages if r not in done)])
         names = [row.name for row in rows]
         stage(
             ", ".join(names),
             lambda names=names: [h for name in names for h in centre.hosts(name)],  # type: ignore[misc]
         )
-    _set(centre, number, current=[centre.revision(number)], staged=[], stages=[])
+    _set(centre, number, current=centre.fleet.staged, staged=[], stages=[])
     tell(f"all: {len(centre.hosts())} hosts")
     wait(centre, centre.hosts, number, "applied", timeout)
     return number, before

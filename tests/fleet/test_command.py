@@ -176,6 +176,29 @@ def test_a_rollout_goes_on_when_the_problem_is_gone(fleet: Fleet) -> None:
     assert {h.beta("red") for h in fleet.hosts} == {"0.5"}
 
 
+def test_a_rollout_goes_on_where_it_was(fleet: Fleet) -> None:
+    """Hosts of later stages keep the revision while the first stage soaks again."""
+    for name, label in (("host-0", "role=canary"), ("host-1", "role=second")):
+        fleet.ctl("host", "label", name, label)
+    fleet.ctl("group", "set", "canary", "role=canary", "--stage=1")
+    fleet.ctl("group", "set", "second", "role=second", "--stage=2")
+    host = fleet.hosts[1]
+    host.vsctl("create", "acdc", "name=red")
+    words = ("tenant", "set", "red", "beta=0.5", "--staged", "--soak=3")
+    assert fleet.run_ctl(*words).returncode == 3
+    assert fleet.ctl_json("status")["stages"] == ["canary", "second"]
+    host.vsctl("destroy", "acdc", "red")
+    wait_for("no problem", lambda: not fleet.ctl_json("status")["problems"], 20)
+    assert host.beta("red") == "0.5"
+    seen = set()
+    resume = subprocess.Popen([*CTL, f"--db={fleet.db}", "rollout", "resume", "--soak=2"])
+    while resume.poll() is None:
+        seen.add((*fleet.ctl_json("status")["stages"], host.beta("red")))
+    assert resume.returncode == 0
+    assert seen <= {("canary", "second", "0.5"), ("0.5",)}
+    assert ("canary", "second", "0.5") in seen
+
+
 def test_problems_of_many_hosts_are_one_line(fleet: Fleet) -> None:
     done = fleet.run_ctl(*NONSENSE, "--wait=hosts")
     assert done.returncode == 3

@@ -259,6 +259,35 @@ def test_a_rollout_stops(fleet: Fleet) -> None:
     fleet.ctl("rollout", "abort")
     wait_for("the old policy", lambda: canary.get("acdc", "blue", "rules") == "[]")
     wait_for("no problem", lambda: fleet.run_ctl("status").returncode == 0, 20)
+    states = {entry["revision"]: entry["state"] for entry in fleet.ctl_json("log")}
+    assert states[revision] == "current"
+    assert states[revision + 1] == "aborted"
+    # And it comes to nobody as "the one before".
+    fleet.ctl("tenant", "set", "green", "beta=1")
+    assert fleet.ctl("diff").splitlines() == ["+ tenant green", "+   beta=1"]
+    fleet.ctl("rollback", "--wait=hosts")
+    assert fleet.ctl_json("tenant", "list") == {"blue": {"beta": 0.5, "rules": []}}
+
+
+def test_a_later_revision_will_do(fleet: Fleet) -> None:
+    """Who waits for the hosts has them also if another operator is faster than they."""
+    centre = Centre(fleet.db)
+
+    def edit(beta: float) -> Callable[[Policy], None]:
+        return lambda policy: policy["blue"].update(beta=beta)
+
+    *_, number = centre.set_policy(edit(0.25), "one")
+    *_, later = centre.set_policy(edit(0.75), "another")
+    rollout.wait(centre, centre.hosts, later, "applied", 20)
+    rollout.wait(centre, centre.hosts, number, "applied", 1)
+    centre.close()
+
+
+def test_a_difference_in_the_seventh_digit(fleet: Fleet) -> None:
+    fleet.ctl("tenant", "set", "blue", "beta=0.1234568")
+    out = fleet.ctl("tenant", "set", "blue", "beta=0.1234567", "--wait=hosts")
+    assert "+   beta=0.1234567" in out
+    assert "nothing changes" not in out
 
 
 def test_a_rollout_that_someone_else_ended(fleet: Fleet) -> None:
