@@ -144,7 +144,9 @@ class Reader:
             def per_second(
                 name: str, now: dict[str, int] = now, before: dict[str, int] = before
             ) -> float:
-                return (now[name] - before.get(name, now[name])) / seconds if seconds else 0.0
+                grown = now[name] - before.get(name, now[name])
+                # Less than before: the tenant, or the daemon, is another one.
+                return grown / seconds if seconds and grown > 0 else 0.0
 
             received, marked = per_second("ingress_bytes"), per_second("ce_bytes")
             yield {

@@ -25,7 +25,7 @@ from rich.console import Console
 
 from acdc_testlib.ovs import Ovs
 from acdc_testlib.traffic import Transfer, finish_all
-from acdc_top.reading import Reading, limited_by
+from acdc_top.reading import Reader, Reading, limited_by
 from acdc_top.screen import Screen
 from observe.conftest import MARKED_PORT, PORT, A, B, Path
 
@@ -232,6 +232,17 @@ def test_ctrl_c(busy: Path, number: signal.Signals) -> None:
         os.kill(terminal.pid, number)
     assert terminal.end() == 0
     assert b"\x1b[?1049l" in terminal.text and b"Traceback" not in terminal.text
+
+
+def test_a_tenant_that_is_made_anew(path: Path) -> None:
+    """Its counters begin anew, and it has not sent less than nothing."""
+    path.transfer(MARKED_PORT, 1 << 20)
+    reader = Reader(None, path.ovs.rundir, [])
+    reader.read()
+    path.ovs.del_tenant("blue")
+    path.ovs.set_tenant("blue")
+    (tenant,) = reader.read().tenants
+    assert {n: v for n, v in tenant.items() if isinstance(v, int | float) and v < 0} == {}
 
 
 def test_a_daemon_that_ends(ovs: Ovs) -> None:

@@ -171,8 +171,8 @@ def write(
         for packet, ms in zip(packets, times, strict=False):
             data = bytes(packet)
             kept = data[:snaplen]
-            ns = int(ms * 1_000_000)
-            out.write(struct.pack("<IIII", 1000, ns, len(kept), len(data)) + kept)
+            seconds, ns = divmod(int(ms * 1_000_000), 1_000_000_000)
+            out.write(struct.pack("<IIII", 1000 + seconds, ns, len(kept), len(data)) + kept)
     return capture
 
 
@@ -310,6 +310,19 @@ def test_what_tcp_is_inside_of(tmp_path: File, link: str) -> None:
     linktype, wrap = LINKS[link]
     made = write(tmp_path / "made.pcap", [wrap(ip) for ip in conversation()], linktype)
     check_conversation(objects(made))
+
+
+@pytest.mark.parametrize("seconds", [10, 900])
+def test_a_clock_that_is_set_back(tmp_path: File, seconds: int) -> None:
+    """By more than the connection's age, and than a connection may rest."""
+    packets = [ETHERNET / ip for ip in conversation()]
+    times = [ms - 1000 * seconds * (ms >= 12) for ms in range(len(packets))]
+    made = write(tmp_path / "made.pcap", packets, times=times)
+    found = objects(made)
+    got = direction(found, 80)
+    assert (got["sent"], got["acked"], got["segments"]) == (11000, 10000, 11)
+    assert 0.01 < got["duration"] < 0.03
+    assert len([o for o in found if o["type"] == "connection"]) == 1
 
 
 def test_tenants_with_the_same_addresses_are_apart(tmp_path: File) -> None:

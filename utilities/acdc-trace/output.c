@@ -407,7 +407,8 @@ output_connection(struct trace *t, struct conn *c)
         int end = i ^ (c->client == 1);
         const struct half *h = &tap->half[end];
         const struct tap *wire = c->tap[SIDE_WIRE] ? c->tap[SIDE_WIRE] : tap;
-        uint64_t ns = h->last_event - h->first_data;
+        uint64_t ns = h->last_event > h->first_data
+                      ? h->last_event - h->first_data : 0;
         struct columns columns;
         struct row row;
 

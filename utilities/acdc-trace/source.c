@@ -103,8 +103,14 @@ source_next(struct source *s)
     int status = pcap_next_ex(s->pcap, &s->header, &s->data);
 
     if (status == 1) {
+        uint64_t before = s->time;
+
         s->time = (uint64_t) s->header->ts.tv_sec * NS_PER_S
-                  + (uint64_t) s->header->ts.tv_usec * s->unit;
+                  + (uint64_t) s->header->ts.tv_usec * s->unit + s->set_back;
+        if (s->time + NS_PER_S < before) {
+            s->set_back += before - s->time;
+            s->time = before;
+        }
         return true;
     }
     s->header = NULL;

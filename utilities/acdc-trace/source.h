@@ -17,7 +17,8 @@ struct source {
     uint64_t unit;              /* ns of what struct timeval has as tv_usec. */
     struct pcap_pkthdr *header; /* Of the next packet; NULL: none yet. */
     const u_char *data;
-    uint64_t time;
+    uint64_t time;              /* ns; a clock that was set back goes on. */
+    uint64_t set_back;          /* ns, by how much. */
     bool over, failed;
 };
 
