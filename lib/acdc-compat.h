@@ -7,6 +7,8 @@
 #define ACDC_COMPAT_H 1
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
 
 #include "dp-packet.h"
 
@@ -38,6 +40,15 @@ acdc_packet_is_tso(const struct dp_packet *b)
     return dp_packet_get_tso_segsz(b) != 0;
 }
 
+/* To be called for a piece with 'payload' bytes of a segmented packet. */
+static inline void
+acdc_packet_set_piece(struct dp_packet *b, uint32_t payload)
+{
+    if (payload <= dp_packet_get_tso_segsz(b)) {
+        dp_packet_set_tso_segsz(b, 0);
+    }
+}
+
 /* A batch of received packets has no more than NETDEV_MAX_BURST. */
 static inline bool
 acdc_packet_batch_is_full(const struct dp_packet_batch *batch)
@@ -62,6 +73,13 @@ acdc_packet_reset_offloads(struct dp_packet *b)
 {
     dp_packet_reset_offload(b);
     dp_packet_set_tso_segsz(b, 0);
+}
+
+/* But for those that acdc_packet_copy_state() has copied. */
+static inline void
+acdc_packet_copy_offloads(struct dp_packet *b, const struct dp_packet *like)
+{
+    dp_packet_set_tso_segsz(b, dp_packet_get_tso_segsz(like));
 }
 
 #else
@@ -90,6 +108,13 @@ static inline bool
 acdc_packet_is_tso(const struct dp_packet *b)
 {
     return dp_packet_hwol_is_tso(b);
+}
+
+static inline void
+acdc_packet_set_piece(struct dp_packet *b OVS_UNUSED,
+                      uint32_t payload OVS_UNUSED)
+{
+    /* What has one segment may ask for segmentation. */
 }
 
 static inline bool
@@ -140,6 +165,14 @@ acdc_packet_reset_offloads(struct dp_packet *b)
     b->csum_start = b->csum_offset = 0;
 }
 
+static inline void
+acdc_packet_copy_offloads(struct dp_packet *b, const struct dp_packet *like)
+{
+    *dp_packet_ol_flags_ptr(b) = (*dp_packet_ol_flags_ptr(like)
+                                  & DP_PACKET_OL_SUPPORTED_MASK);
+    dp_packet_set_tso_segsz(b, dp_packet_get_tso_segsz(like));
+}
+
 #else
 
 static inline bool
@@ -160,7 +193,31 @@ acdc_packet_reset_offloads(struct dp_packet *b)
     dp_packet_reset_offload(b);
 }
 
+static inline void
+acdc_packet_copy_offloads(struct dp_packet *b, const struct dp_packet *like)
+{
+    *dp_packet_ol_flags_ptr(b) = (*dp_packet_ol_flags_ptr(like)
+                                  & DP_PACKET_OL_SUPPORTED_MASK);
+}
+
 #endif
 #endif
+
+/* All that dp_packet_clone() copies but the data. */
+static inline void
+acdc_packet_copy_state(struct dp_packet *b, const struct dp_packet *like)
+{
+    uint32_t mark;
+
+    memcpy(&b->l2_pad_size, &like->l2_pad_size,
+           sizeof *b - offsetof(struct dp_packet, l2_pad_size));
+    acdc_packet_copy_offloads(b, like);
+    if (dp_packet_rss_valid(like)) {
+        dp_packet_set_rss_hash(b, dp_packet_get_rss_hash(like));
+    }
+    if (dp_packet_has_flow_mark(like, &mark)) {
+        dp_packet_set_flow_mark(b, mark);
+    }
+}
 
 #endif /* acdc-compat.h */

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 
-#include "acdc-compat.h"
 #include "acdc-dpif-provider.h"
 #include "acdc-offload.h"
 #include "dpif-provider.h"
@@ -20,8 +19,7 @@ VLOG_DEFINE_THIS_MODULE(acdc_dpif);
 /* A guest port.  The type of its datapath is a literal string. */
 struct guest {
     const char *dpif_type;
-    odp_port_t port_no;
-    char *tenant;
+    struct acdc_port_info info; /* Number and tenant. */
 };
 
 /* By the name of their netdevs; the shash owns them.  Of all datapaths: a
@@ -60,40 +58,6 @@ acdc_dpif_del_tenant(struct dpif *dpif, const char *name)
     return CALL(dpif, del_tenant, name);
 }
 
-static void
-acdc_guest_free(struct guest *guest)
-{
-    if (guest) {
-        free(guest->tenant);
-        free(guest);
-    }
-}
-
-/* Records whether the netdev 'name' is a guest port.  Returns true if it
- * became one just now. */
-static bool
-acdc_guest_update(const char *dpif_type, odp_port_t port_no, const char *name,
-                  const char *tenant)
-{
-    struct guest *old, *guest = NULL;
-    bool is_new;
-
-    if (tenant) {
-        guest = xmalloc(sizeof *guest);
-        guest->dpif_type = dpif_type;
-        guest->port_no = port_no;
-        guest->tenant = xstrdup(tenant);
-    }
-    ovs_mutex_lock(&guests_mutex);
-    old = (guest ? shash_replace(&guests, name, guest)
-           : shash_find_and_delete(&guests, name));
-    ovs_mutex_unlock(&guests_mutex);
-    is_new = tenant && !old;
-    acdc_guest_free(old);
-
-    return is_new;
-}
-
 /* The guest port with this number, or null. */
 static struct shash_node *
 acdc_guest_find(const char *dpif_type, odp_port_t port_no)
@@ -104,7 +68,7 @@ acdc_guest_find(const char *dpif_type, odp_port_t port_no)
     SHASH_FOR_EACH (node, &guests) {
         const struct guest *guest = node->data;
 
-        if (guest->port_no == port_no
+        if (guest->info.port_no == odp_to_u32(port_no)
             && !strcmp(guest->dpif_type, dpif_type)) {
             return node;
         }
@@ -116,16 +80,7 @@ int
 acdc_dpif_set_port(struct dpif *dpif, odp_port_t port, const char *name,
                    const char *tenant)
 {
-    int error = CALL(dpif, set_port, port, name, tenant);
-
-    /* What went into hardware before passes by the engine.  Whatever still
-     * carries traffic comes back by an upcall. */
-    if (acdc_guest_update(dpif_normalize_type(dpif_type(dpif)), port, name,
-                          error ? NULL : tenant)
-        && acdc_offload_is_enabled()) {
-        dpif_flow_flush(dpif);
-    }
-    return error;
+    return CALL(dpif, set_port, port, name, tenant);
 }
 
 int
@@ -179,7 +134,7 @@ acdc_offload_is_guest(const struct shash_node *node)
 
         VLOG_WARN_RL(&rl, "port %s of AC/DC tenant %s: flow not offloaded to "
                      "hardware, which would bypass AC/DC",
-                     node->name, guest->tenant);
+                     node->name, guest->info.tenant);
     }
     return node != NULL;
 }
@@ -231,6 +186,38 @@ acdc_offload_outputs_to_guest(const char *dpif_type,
     return false;
 }
 
+/* Makes 'ports', names with struct acdc_port_info, the guest ports of the
+ * datapath.  Returns true if there is one among them that was none. */
+bool
+acdc_offload_set_guests(const struct dpif *dpif, const struct shash *ports)
+{
+    const char *type = dpif_normalize_type(dpif_type(dpif));
+    const struct shash_node *port;
+    struct shash_node *node;
+    bool any_new = false;
+
+    ovs_mutex_lock(&guests_mutex);
+    SHASH_FOR_EACH_SAFE (node, &guests) {
+        const struct guest *guest = node->data;
+
+        if (!strcmp(guest->dpif_type, type) && !shash_find(ports, node->name)) {
+            free(node->data);
+            shash_delete(&guests, node);
+        }
+    }
+    SHASH_FOR_EACH (port, ports) {
+        struct guest *guest = xmalloc(sizeof *guest), *old;
+
+        guest->dpif_type = type;
+        guest->info = *(const struct acdc_port_info *) port->data;
+        old = shash_replace(&guests, port->name, guest);
+        any_new |= !old;
+        free(old);
+    }
+    ovs_mutex_unlock(&guests_mutex);
+    return any_new;
+}
+
 /* Returns true if a flow from 'netdev' with these actions must stay in
  * software because it begins or ends at a guest port. */
 bool
@@ -260,7 +247,7 @@ acdc_offload_forget(const struct dpif *dpif, odp_port_t port_no)
     ovs_mutex_lock(&guests_mutex);
     node = acdc_guest_find(dpif_normalize_type(dpif_type(dpif)), port_no);
     if (node) {
-        acdc_guest_free(node->data);
+        free(node->data);
         shash_delete(&guests, node);
     }
     ovs_mutex_unlock(&guests_mutex);

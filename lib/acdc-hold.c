@@ -20,9 +20,6 @@ COVERAGE_DEFINE(acdc_held);             /* Packets that left later. */
 COVERAGE_DEFINE(acdc_held_less);        /* Of these, before their time: too many
                                          * were held, or something changed. */
 
-/* Of pieces of a packet, for the headers of a tunnel. */
-enum { ACDC_PIECE_HEADROOM = 128 };
-
 /* What a thread holds. */
 struct acdc_hold {
     struct acdc_wheel *wheel;
@@ -99,20 +96,20 @@ acdc_hold_wheel(struct acdc_netdev *an, struct acdc_hold **hold,
     return *hold && !(*hold)->changed ? (*hold)->wheel : NULL;
 }
 
-/* A part of the payload of 'p', which is to be segmented, as it is. */
+/* A part of the payload of 'p', which is to be segmented, as it is.  NULL: a
+ * DPDK port's memory pool has nothing for it. */
 static struct dp_packet *
 acdc_hold_piece(const struct acdc_pkt *p, uint32_t from, uint32_t len)
 {
     unsigned int headers = p->l4_ofs + p->tcp_hlen;
-    struct dp_packet *like = p->host;
-    uint32_t size = dp_packet_size(like);
-    struct dp_packet *b;
+    struct dp_packet *b = acdc_host_clone(p->host, headers, len);
 
-    dp_packet_set_size(like, headers);
-    b = dp_packet_clone_with_headroom(like, ACDC_PIECE_HEADROOM);
-    dp_packet_set_size(like, size);
-    dp_packet_put(b, p->data + headers + from, len);
-    acdc_pkt_cut(p, dp_packet_data(b), from, len);
+    if (b) {
+        memcpy((uint8_t *) dp_packet_data(b) + headers,
+               p->data + headers + from, len);
+        acdc_pkt_cut(p, dp_packet_data(b), from, len);
+        acdc_packet_set_piece(b, len);
+    }
     return b;
 }
 
@@ -134,6 +131,11 @@ acdc_hold_add_pieces(struct acdc_wheel *wheel, struct dp_netdev_rxq *rxq,
     for (uint32_t from = 0; from < payload; from += p->piece) {
         item.packet = acdc_hold_piece(p, from,
                                       MIN(p->piece, payload - from));
+        if (!item.packet && !from) {
+            return false;
+        } else if (!item.packet) {
+            break;              /* The rest is lost, as in a full queue. */
+        }
         added = acdc_wheel_add(wheel, &item, due);
         ovs_assert(added);
         due += p->piece_ns;

@@ -284,6 +284,30 @@ acdc_host_packet_like(const struct dp_packet *like, unsigned int len)
     return b;
 }
 
+struct dp_packet *
+acdc_host_clone(struct dp_packet *like, unsigned int headers,
+                unsigned int payload)
+{
+    uint32_t size = dp_packet_size(like);
+    struct dp_packet *b;
+
+#ifdef DPDK_NETDEV
+    if (like->source == DPBUF_DPDK) {
+        b = acdc_host_packet_like(like, headers + payload);
+        if (b) {
+            memcpy(dp_packet_data(b), dp_packet_data(like), headers);
+            acdc_packet_copy_state(b, like);
+        }
+        return b;
+    }
+#endif
+    dp_packet_set_size(like, headers);
+    b = dp_packet_clone_with_headroom(like, ACDC_HOST_HEADROOM);
+    dp_packet_set_size(like, size);
+    dp_packet_put_uninit(b, payload);
+    return b;
+}
+
 uint8_t *
 acdc_host_inject(struct acdc_pkt *like, unsigned int len)
 {

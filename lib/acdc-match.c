@@ -89,6 +89,9 @@ parse_part(const char *s, size_t n, struct acdc_match *m, unsigned int *seen,
     char part[PART_MAX + 1], *value;
     unsigned int i;
 
+    while (len && (size_t) len < n && (s[len] & 0xc0) == 0x80) {
+        len--;                  /* No character is cut: the database takes none. */
+    }
     memcpy(part, s, (size_t) len);
     part[len] = '\0';
     value = split(part, '=');

@@ -104,6 +104,11 @@ struct acdc_injected {
     } items[NETDEV_MAX_BURST];
 };
 
+/* A copy of what 'like' is but for its data: its first 'headers' bytes, and room
+ * for 'payload' bytes behind them.  NULL: there is no memory of like's kind. */
+struct dp_packet *acdc_host_clone(struct dp_packet *like, unsigned int headers,
+                                  unsigned int payload);
+
 /* A packet of 'len' bytes that goes the way of 'like', or NULL. */
 struct dp_packet *acdc_host_packet_like(const struct dp_packet *like,
                                         unsigned int len);

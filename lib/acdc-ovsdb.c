@@ -7,13 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "acdc-compat.h"
 #include "acdc-dpif.h"
 #include "acdc-match.h"
+#include "acdc-offload.h"
 #include "connectivity.h"
 #include "coverage.h"
 #include "dpif.h"
 #include "odp-util.h"
-#include "ofproto/ofproto.h"
+#include "ofproto/ofproto-dpif.h"
+#include "ofproto/ofproto-dpif-upcall.h"
 #include "openvswitch/vlog.h"
 #include "ovsdb-idl.h"
 #include "seq.h"
@@ -38,6 +41,7 @@ static struct vlog_rate_limit rl = VLOG_RATE_LIMIT_INIT(60, 500);
 struct datapath {
     struct simap sent;          /* Tenant name -> 'generation' last sent. */
     struct shash ports;         /* Wanted: interface name -> struct guest. */
+    int config_error;           /* Of the settings in Open_vSwitch. */
     bool in_use;                /* By a bridge. */
 };
 
@@ -51,6 +55,7 @@ static struct sset warnings = SSET_INITIALIZER(&warnings);
 
 static uint64_t connectivity_seqno;
 static bool binds_changed;
+static bool has_run;            /* Since the last wait. */
 static unsigned int last_generation;
 
 static void
@@ -200,17 +205,27 @@ read_datapaths(const struct ovsrec_open_vswitch *cfg,
 
 /* Bringing a datapath to the wanted state. -------------------------------- */
 
+/* Returns an error if nothing can be configured in the datapath. */
 static int
-apply_config(struct dpif *dpif, const struct acdc_config *wanted)
+apply_config(const char *type, struct datapath *dp, struct dpif *dpif,
+             const struct acdc_config *wanted, struct sset *new_warnings)
 {
     struct acdc_config has;
     int error = acdc_dpif_get_config(dpif, &has);
+
+    dp->config_error = 0;
 
     if (!error && (has.max_flows != wanted->max_flows
                    || has.idle_timeout != wanted->idle_timeout
                    || has.exid != wanted->exid
                    || has.clock_synced != wanted->clock_synced)) {
-        error = acdc_dpif_set_config(dpif, wanted);
+        dp->config_error = acdc_dpif_set_config(dpif, wanted);
+    }
+    if (dp->config_error) {
+        sset_add_and_free(new_warnings, xasprintf(
+            "datapath %s: Open_vSwitch other_config:acdc-max-flows=%"PRIu32" "
+            "and what else is new there has no effect: %s", type,
+            wanted->max_flows, ovs_strerror(dp->config_error)));
     }
     return error;
 }
@@ -281,25 +296,42 @@ same_name(const char *a, const char *b)
 }
 
 /* Binds the interface 'name', which is 'odp_port' of the datapath and
- * currently bound as 'has' says (NULL: it is not), to the tenant of 'g'. */
+ * currently bound as 'has' says (NULL: it is not), to the tenant of 'g', and
+ * adds it to 'bound'. */
 static void
 bind_port(const char *type, struct dpif *dpif, const char *name,
           odp_port_t odp_port, const struct acdc_port_info *has,
-          struct guest *g)
+          struct guest *g, struct shash *bound)
 {
-    int error;
+    struct acdc_port_info info = { .port_no = odp_to_u32(odp_port) };
+    bool same = has && same_name(has->name, name);
+    int error = 0;
 
-    if (has && same_name(has->name, name) && !strcmp(has->tenant, g->tenant)) {
-        return;
-    }
-    if (has && !same_name(has->name, name)) {
+    if (has && !same) {
         /* The number was another interface's: its flows must not stay. */
         acdc_dpif_set_port(dpif, odp_port, has->name, NULL);
     }
-    COVERAGE_INC(acdc_port_set);
-    error = acdc_dpif_set_port(dpif, odp_port, name, g->tenant);
+    if (!same || strcmp(has->tenant, g->tenant)) {
+        COVERAGE_INC(acdc_port_set);
+        error = acdc_dpif_set_port(dpif, odp_port, name, g->tenant);
+    }
     if (error) {
         g->error = xasprintf("datapath %s: %s", type, ovs_strerror(error));
+    } else {
+        ovs_strlcpy(info.tenant, g->tenant, sizeof info.tenant);
+        shash_add(bound, name, xmemdup(&info, sizeof info));
+    }
+}
+
+/* Hardware has flows of ports that were no guests' when they came there.  Who
+ * sends on gets new ones. */
+static void
+flush_flows(const char *type)
+{
+    const struct dpif_backer *backer = shash_find_data(&all_dpif_backers, type);
+
+    if (backer) {
+        udpif_flush(backer->udpif);
     }
 }
 
@@ -309,6 +341,7 @@ apply_ports(const char *type, struct datapath *dp, struct dpif *dpif,
             struct shash *new_guests)
 {
     struct shash has = SHASH_INITIALIZER(&has);     /* By port number. */
+    struct shash bound = SHASH_INITIALIZER(&bound); /* By name. */
     struct simap numbers = SIMAP_INITIALIZER(&numbers);
     struct acdc_port_info info;
     struct shash_node *node;
@@ -350,7 +383,8 @@ apply_ports(const char *type, struct datapath *dp, struct dpif *dpif,
 
             snprintf(number, sizeof number, "%u", n->data);
             old = shash_find_and_delete(&has, number);
-            bind_port(type, dpif, node->name, u32_to_odp(n->data), old, g);
+            bind_port(type, dpif, node->name, u32_to_odp(n->data), old, g,
+                      &bound);
             free(old);
         }
     }
@@ -362,19 +396,24 @@ apply_ports(const char *type, struct datapath *dp, struct dpif *dpif,
         COVERAGE_INC(acdc_port_set);
         acdc_dpif_set_port(dpif, u32_to_odp(old->port_no), old->name, NULL);
     }
+    if (acdc_offload_set_guests(dpif, &bound) && acdc_offload_is_enabled()) {
+        flush_flows(type);
+    }
+    shash_destroy_free_data(&bound);
     shash_destroy_free_data(&has);
     simap_destroy(&numbers);
 }
 
 static void
 apply_datapath(const char *type, struct datapath *dp,
-               const struct acdc_config *config, struct shash *new_guests)
+               const struct acdc_config *config, struct shash *new_guests,
+               struct sset *new_warnings)
 {
     struct dpif *dpif = NULL;
     int error = acdc_ovsdb_open(type, &dpif);
 
     if (!error) {
-        error = apply_config(dpif, config);
+        error = apply_config(type, dp, dpif, config, new_warnings);
     }
     if (!error) {
         apply_tenants(type, dp, dpif);
@@ -468,11 +507,12 @@ reconcile(const struct ovsdb_idl *idl, const struct ovsrec_open_vswitch *cfg)
     read_tenants(idl);
     acdc_binds_read();
     read_datapaths(cfg, &new_warnings);
+    SHASH_FOR_EACH (node, &datapaths) {
+        apply_datapath(node->name, node->data, &config, &new_guests,
+                       &new_warnings);
+    }
     swap_warnings(&new_warnings);
     sset_destroy(&new_warnings);
-    SHASH_FOR_EACH (node, &datapaths) {
-        apply_datapath(node->name, node->data, &config, &new_guests);
-    }
     swap_guests(&new_guests);
     shash_destroy(&new_guests);
 }
@@ -490,6 +530,11 @@ any_error(void)
     }
     SHASH_FOR_EACH (node, &acdc_tenants) {
         if (((struct tenant *) node->data)->dp_error) {
+            return true;
+        }
+    }
+    SHASH_FOR_EACH (node, &datapaths) {
+        if (((struct datapath *) node->data)->config_error) {
             return true;
         }
     }
@@ -547,11 +592,16 @@ acdc_ovsdb_run(struct ovsdb_idl *idl)
     /* Opening a dpif opens the netdevs of its tunnels, which is a change of
      * connectivity too: not one to reconcile for, again and again. */
     connectivity_seqno = seq_read(connectivity_seq_get());
+    has_run = true;
 }
 
 void
 acdc_ovsdb_wait(void)
 {
+    if (!has_run) {
+        return;                 /* What is due waits for what keeps it away. */
+    }
+    has_run = false;
     acdc_ovsdb_status_wait();
     if (!shash_is_empty(&acdc_guests)) {
         seq_wait(connectivity_seq_get(), connectivity_seqno);

@@ -33,10 +33,7 @@ class DummyOvs(Ovs):
         self.vsctl("add-port", "br0", name, "--", "set", "interface", name, "type=dummy",
                    f"ofport_request={number}", f"options:ifindex=110{number}")  # fmt: skip
 
-    def offloads(self, name: str) -> bool:
-        """Whether the flow of a packet that 'name' gets goes to hardware."""
-        self.appctl("revalidator/purge")
-        start = self.log.stat().st_size
+    def receive(self, name: str) -> None:
         number = name.removeprefix("p")
         ether = f"src=50:54:00:00:00:0{number},dst=50:54:00:00:01:0{number}"
         packet = (
@@ -44,6 +41,12 @@ class DummyOvs(Ovs):
             "dst=10.0.1.1,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=2)"
         )
         self.appctl("netdev-dummy/receive", name, packet)
+
+    def offloads(self, name: str) -> bool:
+        """Whether the flow of a packet that 'name' gets goes to hardware."""
+        self.appctl("revalidator/purge")
+        start = self.log.stat().st_size
+        self.receive(name)
 
         def decided() -> str:
             new = self.log.read_bytes()[start:].decode()
@@ -90,3 +93,27 @@ def test_a_port_of_a_guest_s_name_or_number_is_none(ovs: DummyOvs) -> None:
     ovs.vsctl("del-port", "p1")
     ovs.add_dummy("p1")
     assert [ovs.offloads(name) for name in PORTS] == [True, True, True]
+
+
+def test_other_ports_have_flows_when_one_becomes_a_guest(ovs: DummyOvs) -> None:
+    """What went into hardware comes out of it, and comes back if it may."""
+
+    def has_flow(name: str) -> bool:
+        ovs.receive(name)
+        return f"in_port({name.removeprefix('p')})" in ovs.appctl("dpctl/dump-flows")
+
+    wait_for("a flow", lambda: has_flow("p1"))
+    ovs.vsctl("set", "interface", "p3", "other_config:acdc-tenant=blue")
+    wait_for("a flow again", lambda: has_flow("p1"), timeout=20, interval=0.2)
+    ovs.vsctl("remove", "interface", "p3", "other_config", "acdc-tenant")
+
+
+def test_a_tenant_that_goes_leaves_no_guest(ovs: DummyOvs) -> None:
+    ovs.vsctl("set", "interface", "p1", "other_config:acdc-tenant=blue")
+    assert not ovs.offloads("p1")
+    ovs.vsctl("destroy", "acdc", "blue")
+    assert ovs.offloads("p1")
+    ovs.vsctl("create", "acdc", "name=blue")
+    assert not ovs.offloads("p1")
+    ovs.vsctl("remove", "interface", "p1", "other_config", "acdc-tenant")
+    assert ovs.offloads("p1")
