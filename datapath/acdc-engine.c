@@ -62,6 +62,9 @@ leave(struct acdc_ctx *ctx, struct acdc_pkt *p, enum acdc_dir dir)
         && acdc_pkt_hides(p, ctx->exid, ctx->acdc->host & ACDC_HOST_REASSEMBLES)) {
         p->reason = ACDC_C_REFUSED;
     }
+    if (dir == ACDC_EGRESS && p->reason == ACDC_C_UNTOUCHED_LENGTH && p->gso) {
+        p->reason = ACDC_C_REFUSED;     /* BIG TCP: a host understands it. */
+    }
     if (dir == ACDC_EGRESS && (p->reason == ACDC_C_REFUSED
                                || p->reason == ACDC_C_UNTOUCHED_MEMORY)) {
         p->verdict = ACDC_DROP;

@@ -284,7 +284,7 @@ process_ack(struct steps *s)
                && f->snd_nxt != f->snd_una) {
         /* Of a closed window it is the answer to a probe. */
         kind = acdc_pkt_window(p) != s->in->peer_window
-               ? (p->opt_flags & ACDC_O_SACK ? 0 : IS_UPDATE)
+               ? (p->opt_flags & (ACDC_O_SACK | ACDC_O_FOREIGN) ? 0 : IS_UPDATE)
                : acdc_pkt_window(p) ? IS_DUPLICATE : 0;
     }
     if (acked) {

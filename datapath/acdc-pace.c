@@ -72,6 +72,9 @@ longest(const struct acdc_ctx *ctx, const struct acdc_flow *f,
                                      : in->srtt_us8 * 125 / ACDC_PACE_NS;
 }
 
+/* Nothing is said to leave so much later than the longest wait, a second. */
+enum { AHEAD = 1000000000 / ACDC_PACE_NS };
+
 void
 acdc_flow_pace(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
                uint32_t last)
@@ -92,7 +95,8 @@ acdc_flow_pace(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
         in->unpaced = burst(f);
         wait = 0;
     }
-    if (wait <= 0 || in->unpaced) {
+    /* Of some time ago it looks as if it were far ahead, as it comes round. */
+    if (wait <= 0 || in->unpaced || wait > (int64_t) most + AHEAD) {
         in->next_send = now;
         wait = 0;
     }

@@ -65,6 +65,7 @@ enum {
     ACDC_O_FLAGS = 1 << 9,          /* Not acdc_tcp_flags_are_plain(). */
     ACDC_O_REPORT = 1 << 11,        /* To a guest, with ACDC_O_FEEDBACK: it is a report.
                                      * From one: there is one to be made. */
+    ACDC_O_FOREIGN = 1 << 12,       /* One that is not TCP's own, nor ours. */
     ACDC_O_STATE = 1 << 10,         /* With ACDC_O_OTHER: a whole state, at 'cap_ofs'. */
 };
 

@@ -200,10 +200,19 @@ fragment_bytes(const struct acdc_pkt *p)
     return 0;
 }
 
+/* How much of TCP a packet has whose length its header cannot say (BIG TCP). */
+static uint32_t
+big_bytes(const struct acdc_pkt *p)
+{
+    return p->gso && p->l4_ofs > p->l3_ofs && p->l4_ofs <= p->hlen
+           ? p->len - p->l4_ofs : 0;
+}
+
 void
 acdc_recall_unseen(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
 {
     uint32_t bytes = p->reason == ACDC_C_UNTOUCHED_FRAGMENT ? fragment_bytes(p)
+                     : p->reason == ACDC_C_UNTOUCHED_LENGTH ? big_bytes(p)
                      : p->reason == ACDC_C_UNTOUCHED_OPTIONS ? p->payload : 0;
     struct acdc_unseen *u;
     uint64_t addrs;

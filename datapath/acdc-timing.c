@@ -69,8 +69,8 @@ note_rtt(struct acdc_timing *t, uint32_t now_ms, uint32_t rtt_us)
     uint8_t epoch = (uint8_t) (now_ms / ACDC_TIMING_EPOCH_MS);
     uint8_t passed = (uint8_t) (epoch - t->epoch);
 
-    /* More than half of 256 have not passed: another thread's clock is behind. */
-    if (passed && passed <= 128) {
+    /* 255 have not passed: another thread's clock is behind. */
+    if (passed && passed != 255) {
         t->min_us[1] = passed == 1 ? t->min_us[0] : 0;
         t->min_us[0] = 0;
         t->epoch = epoch;

@@ -257,7 +257,8 @@ static noinline struct sk_buff *acdc_cut(struct vport *vport,
 	struct sk_buff *segs, *seg, *next;
 	u64 release = p->release;
 
-	if (skb_unclone(skb, GFP_ATOMIC))
+	/* Of what GRO chained, other segments cannot be made without a copy. */
+	if (skb_has_frag_list(skb) || skb_unclone(skb, GFP_ATOMIC))
 		return skb;
 	skb_shinfo(skb)->gso_size = size * n;
 	segs = __skb_gso_segment(skb, NETIF_F_SG | NETIF_F_HW_CSUM, false);
@@ -343,13 +344,22 @@ static __always_inline struct sk_buff *acdc_way_through(struct acdc_port *port,
 
 	if (dir == ACDC_EGRESS)
 		acdc_port_note_mtu(port, READ_ONCE(vport->dev->mtu));
+	if (skb_is_gso(skb) &&
+	    unlikely(skb_shinfo(skb)->gso_type & SKB_GSO_FRAGLIST) &&
+	    !skb_unclone(skb, GFP_ATOMIC)) {
+		/* Each segment has headers of its own: that all are to be like
+		 * the first, which is edited.
+		 */
+		skb_shinfo(skb)->gso_type |= SKB_GSO_DODGY;
+	}
 	acdc_show(&p, vport, skb);
 	if (acdc_is_private(skb))
 		p.writable = ACDC_W_YES;
 	p.aux = way;
 	acdc_process_in_line(port, dir, &p, 1, ktime_get_ns());
 
-	if (p.edited && skb->ip_summed == CHECKSUM_COMPLETE)
+	/* What was edited in ICMP is balanced by its own checksums. */
+	if (p.edited && p.ip_version && skb->ip_summed == CHECKSUM_COMPLETE)
 		acdc_complete(&p, skb, way);
 	if (dir == ACDC_EGRESS && unlikely(p.keep_len))
 		acdc_keep(port, vport, skb, &p);

@@ -46,6 +46,10 @@ def test_acdc_check(module: str) -> None:
     PacketRun(*options, LAB / "inside/check.py", ACDC_CHECK_MODULE=module).succeed()
 
 
+def test_what_gro_has_chained() -> None:
+    PacketRun(LAB / "inside/gro.py").succeed()
+
+
 def test_tracepoints() -> None:
     PacketRun(LAB / "inside/tracepoints.py").succeed()
 

@@ -426,6 +426,39 @@ test_switched_on(void)
     }
 }
 
+/* While data is in flight the tenant is only observed for a while. */
+static void
+test_observed(void)
+{
+    struct acdc_params params = acdc_params_default;
+    struct acdc_flow_info fi;
+    unsigned int late, i;
+    uint64_t wait;
+    struct sim s;
+
+    for (late = STEP_S; late <= WRAP_S; late += STEP_S) {
+        begin(&s, true);
+        params.pace = true;
+        params.mode = ACDC_MODE_OBSERVE;
+        sim_policy(&s, 0, &params);
+        sim_data(&s, 0, MSS, false);
+        for (i = 0; i < late * 10; i++) {
+            s.now += 100 * SIM_MS;
+            sim_data(&s, 0, MSS, false);
+            s.guest[1].rcv_nxt -= MSS;
+            packet_free_list(sim_ack(&s, 1));
+            s.guest[1].rcv_nxt += MSS;
+        }
+        params.mode = ACDC_MODE_ENFORCE;
+        sim_policy(&s, 0, &params);
+        sim_info(&s, 0, &fi);
+        wait = longest_wait(&s) / 1000;
+        ok(wait > 0 && wait < 2 * fi.srtt_us,
+           "enforced again after %u s: data wait %"PRIu64" us", late, wait);
+        sim_done(&s);
+    }
+}
+
 /* The vSwitch of 'side' forgets, and is told by the other one. */
 static void
 resume(struct sim *s, int side)
@@ -498,6 +531,7 @@ main(void)
     test_feedback();
     test_fin();
     test_switched_on();
+    test_observed();
     test_resumed();
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
     return tap_end();

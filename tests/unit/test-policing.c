@@ -329,6 +329,44 @@ test_hostile_receiver(void)
     sim_done(&s);
 }
 
+/* Segments that GRO made a packet of whose length IPv4's header cannot say. */
+static struct packet *
+make_big(struct sim *s)
+{
+    struct tcp_spec spec = sim_spec(s, 0, ACDC_TCP_ACK, 50 * 1448);
+    struct packet *p;
+
+    spec.gso = spec.csum_partial = true;
+    p = packet_make(&spec);
+    acdc_put16(packet_data(p) + 14 + 2, 0);
+    return p;
+}
+
+/* What Linux calls BIG TCP is not understood. */
+static void
+test_big(void)
+{
+    struct acdc_params params = acdc_params_default;
+    struct packet *p;
+    struct sim s;
+
+    params.police = true;
+    sim_connect_as(&s, &params);
+    p = sim_egress(&s, 0, make_big(&s));
+    is_u64(packet_count(p), 0, "a guest's is not followed, and leaves not");
+    is_u64(sim_counter(&s, 0, ACDC_C_REFUSED), 1, "counted");
+    packet_free_list(p);
+
+    p = sim_ingress(&s, 1, make_big(&s));
+    is_u64(packet_count(p), 1, "a guest gets it");
+    packet_free_list(p);
+    s.guest[1].rcv_nxt += 50 * 1448;
+    p = sim_ack(&s, 1);
+    is_u64(packet_count(p), 1, "and may acknowledge it");
+    packet_free_list(p);
+    sim_done(&s);
+}
+
 int
 main(void)
 {
@@ -339,6 +377,7 @@ main(void)
     test_far_acks(true);
     test_far_acks(false);
     test_hostile_receiver();
+    test_big();
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
     return tap_end();
 }

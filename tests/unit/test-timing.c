@@ -185,6 +185,26 @@ test_rtt(void)
     sim_done(&s);
 }
 
+/* The least of before, if another path is longer after a rest of any length. */
+static void
+test_rest(void)
+{
+    unsigned int minutes;
+    struct sim s;
+
+    for (minutes = 1; minutes <= 80; minutes++) {
+        begin(&s, true, true);
+        round_trip(&s, 20, 500, 20);
+        round_trip(&s, 20, 500, 20);
+        s.now += minutes * UINT64_C(60000) * SIM_MS;
+        round_trip(&s, 60, 500, 60);
+        s.now += 17000 * SIM_MS;
+        round_trip(&s, 60, 500, 60);
+        is_u64(facts(&s).min_net_rtt_us, 120, "forgotten after %u minutes", minutes);
+        sim_done(&s);
+    }
+}
+
 static void
 test_synced(void)
 {
@@ -454,6 +474,7 @@ main(void)
     test_old_peer();
     test_marks();
     test_rtt();
+    test_rest();
     test_synced();
     test_clocks();
     test_reports();

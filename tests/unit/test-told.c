@@ -311,6 +311,8 @@ test_live(void)
 static void
 test_updates(void)
 {
+    static const uint8_t add_addr[16] = { 30, 16, 0x30, 1, 10, 0, 1, 1 };
+    struct tcp_spec spec;
     struct packet *p;
     struct sim s;
 
@@ -324,6 +326,12 @@ test_updates(void)
     is_u64(packet_count(p), 0, "absorbed");
     packet_free_list(p);
     is_u64(sim_counter(&s, 0, ACDC_C_UPDATES_ABSORBED), 1, "counted");
+    s.guest[1].window = 0xffe0;
+    spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
+    opt_raw(&spec, add_addr, sizeof add_addr);
+    p = sim_ingress(&s, 0, packet_make(&spec));
+    is_u64(packet_count(p), 1, "not with what MPTCP says by it");
+    packet_free_list(p);
     s.guest[1].window = 5;
     is_u64(sim_ack_window(&s, 1), 5, "one that closes is not");
     s.guest[1].window = 0;
