@@ -60,3 +60,8 @@ def test_as_over_the_lab_s(name: str, tmp_path: Path) -> None:
 @long
 def test_packets() -> None:
     PacketRun(*PACKET, LAB_KERNEL=str(KERNEL)).succeed()
+
+
+def test_what_gro_has_chained() -> None:
+    """Of TCP it keeps the headers, too, since 6.10."""
+    PacketRun(LAB / "inside/gro.py", LAB_KERNEL=str(KERNEL)).succeed()
