@@ -323,15 +323,29 @@ bind_port(const char *type, struct dpif *dpif, const char *name,
     }
 }
 
-/* Hardware has flows of ports that were no guests' when they came there.  Who
- * sends on gets new ones. */
+/* Keeps flows of 'bound' ports out of hardware, and takes out what came there
+ * when they were no guests'.  Who sends on gets new flows. */
 static void
-flush_flows(const char *type)
+offload_none_of(const char *type, struct dpif *dpif, const struct shash *bound)
 {
     const struct dpif_backer *backer = shash_find_data(&all_dpif_backers, type);
 
-    if (backer) {
+    if (acdc_offload_set_guests(dpif, bound) && acdc_offload_is_enabled()
+        && backer) {
         udpif_flush(backer->udpif);
+    }
+}
+
+/* What the datapath has bound, struct acdc_port_info by number. */
+static void
+read_bound(struct dpif *dpif, struct shash *has)
+{
+    struct acdc_port_info info;
+    char number[16];
+
+    for (unsigned int i = 0; !acdc_dpif_get_port(dpif, i, &info); i++) {
+        snprintf(number, sizeof number, "%"PRIu32, info.port_no);
+        shash_add(has, number, xmemdup(&info, sizeof info));
     }
 }
 
@@ -343,14 +357,10 @@ apply_ports(const char *type, struct datapath *dp, struct dpif *dpif,
     struct shash has = SHASH_INITIALIZER(&has);     /* By port number. */
     struct shash bound = SHASH_INITIALIZER(&bound); /* By name. */
     struct simap numbers = SIMAP_INITIALIZER(&numbers);
-    struct acdc_port_info info;
     struct shash_node *node;
     char number[16];
 
-    for (unsigned int i = 0; !acdc_dpif_get_port(dpif, i, &info); i++) {
-        snprintf(number, sizeof number, "%"PRIu32, info.port_no);
-        shash_add(&has, number, xmemdup(&info, sizeof info));
-    }
+    read_bound(dpif, &has);
     if (!shash_is_empty(&dp->ports)) {
         struct dpif_port_dump dump;
         struct dpif_port port;
@@ -396,9 +406,7 @@ apply_ports(const char *type, struct datapath *dp, struct dpif *dpif,
         COVERAGE_INC(acdc_port_set);
         acdc_dpif_set_port(dpif, u32_to_odp(old->port_no), old->name, NULL);
     }
-    if (acdc_offload_set_guests(dpif, &bound) && acdc_offload_is_enabled()) {
-        flush_flows(type);
-    }
+    offload_none_of(type, dpif, &bound);
     shash_destroy_free_data(&bound);
     shash_destroy_free_data(&has);
     simap_destroy(&numbers);

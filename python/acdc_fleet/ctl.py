@@ -262,7 +262,8 @@ class Command:
 
     def log(self) -> int:
         rows = sorted(self.centre.rows("Revision"), key=lambda row: -row.number)
-        marks = {row.number: "aborted" for row in rows if row.number > self.centre.current.number}
+        current = getattr(self.centre.current, "number", 0)
+        marks = {row.number: "aborted" for row in rows if row.number > current}
         marks |= {row.number: mark for row, mark in (
             (self.centre.current, "current"), (self.centre.staged, "staged")) if row is not None}  # fmt: skip
         data = [

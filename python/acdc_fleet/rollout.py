@@ -108,8 +108,11 @@ def run(
         _set(centre, number, stopped=[why])
         raise Stopped(f"revision {number}: {why}; rollout resume, or rollout abort")
 
-    def stage(name: str, hosts: Callable[[], list[Any]]) -> None:
-        tell(f"{name}: {len(hosts())} hosts")
+    def stage(names: list[str]) -> None:
+        def hosts() -> list[Any]:
+            return [host for name in names for host in centre.hosts(name)]
+
+        tell(f"{', '.join(names)}: {len(hosts())} hosts")
         deadline = time.monotonic() + timeout
         while any(host.applied != number for host in hosts()):
             look()
@@ -128,13 +131,9 @@ def run(
     done: list[Any] = []
     for rows in groups:
         done += rows
-        # Of a roll-out that goes on, hosts of later stages keep what they have.
-        _set(centre, number, stages=[*done, *(r for r in centre.fleet.stages if r not in done)])
-        names = [row.name for row in rows]
-        stage(
-            ", ".join(names),
-            lambda names=names: [h for name in names for h in centre.hosts(name)],  # type: ignore[misc]
-        )
+        # Hosts of later stages keep what they have.
+        _set(centre, number, stages=done + [r for r in centre.fleet.stages if r not in done])
+        stage([row.name for row in rows])
     _set(centre, number, current=centre.fleet.staged, staged=[], stages=[])
     tell(f"all: {len(centre.hosts())} hosts")
     wait(centre, centre.hosts, number, "applied", timeout)
