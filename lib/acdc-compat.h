@@ -75,13 +75,6 @@ acdc_packet_reset_offloads(struct dp_packet *b)
     dp_packet_set_tso_segsz(b, 0);
 }
 
-/* But for those that acdc_packet_copy_state() has copied. */
-static inline void
-acdc_packet_copy_offloads(struct dp_packet *b, const struct dp_packet *like)
-{
-    dp_packet_set_tso_segsz(b, dp_packet_get_tso_segsz(like));
-}
-
 #else
 
 #include "dpif-netdev-private-dpcls.h"
@@ -165,14 +158,6 @@ acdc_packet_reset_offloads(struct dp_packet *b)
     b->csum_start = b->csum_offset = 0;
 }
 
-static inline void
-acdc_packet_copy_offloads(struct dp_packet *b, const struct dp_packet *like)
-{
-    *dp_packet_ol_flags_ptr(b) = (*dp_packet_ol_flags_ptr(like)
-                                  & DP_PACKET_OL_SUPPORTED_MASK);
-    dp_packet_set_tso_segsz(b, dp_packet_get_tso_segsz(like));
-}
-
 #else
 
 static inline bool
@@ -193,15 +178,9 @@ acdc_packet_reset_offloads(struct dp_packet *b)
     dp_packet_reset_offload(b);
 }
 
-static inline void
-acdc_packet_copy_offloads(struct dp_packet *b, const struct dp_packet *like)
-{
-    *dp_packet_ol_flags_ptr(b) = (*dp_packet_ol_flags_ptr(like)
-                                  & DP_PACKET_OL_SUPPORTED_MASK);
-}
-
-#endif
-#endif
+/* A driver gets a batch as it is, if its first packet is an mbuf: so is what is
+ * made of one. */
+#define ACDC_LIKE_IS_MBUF 1
 
 /* All that dp_packet_clone() copies but the data. */
 static inline void
@@ -211,7 +190,8 @@ acdc_packet_copy_state(struct dp_packet *b, const struct dp_packet *like)
 
     memcpy(&b->l2_pad_size, &like->l2_pad_size,
            sizeof *b - offsetof(struct dp_packet, l2_pad_size));
-    acdc_packet_copy_offloads(b, like);
+    *dp_packet_ol_flags_ptr(b) = (*dp_packet_ol_flags_ptr(like)
+                                  & DP_PACKET_OL_SUPPORTED_MASK);
     if (dp_packet_rss_valid(like)) {
         dp_packet_set_rss_hash(b, dp_packet_get_rss_hash(like));
     }
@@ -219,5 +199,8 @@ acdc_packet_copy_state(struct dp_packet *b, const struct dp_packet *like)
         dp_packet_set_flow_mark(b, mark);
     }
 }
+
+#endif
+#endif
 
 #endif /* acdc-compat.h */

@@ -291,7 +291,7 @@ acdc_host_clone(struct dp_packet *like, unsigned int headers,
     uint32_t size = dp_packet_size(like);
     struct dp_packet *b;
 
-#ifdef DPDK_NETDEV
+#if defined DPDK_NETDEV && defined ACDC_LIKE_IS_MBUF
     if (like->source == DPBUF_DPDK) {
         b = acdc_host_packet_like(like, headers + payload);
         if (b) {

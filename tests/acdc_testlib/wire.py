@@ -68,7 +68,7 @@ class Wire:
         self._ports = itertools.count(10000)
         bridge = f"br{number}"
         ovs.add_bridge(bridge, normal=False)
-        self.guest = ovs.add_tap(bridge, self.guest_name, mtu, vnet)
+        self.guest = self.add_guest(bridge, vnet)
         self.uplink = self.add_uplink(bridge, vnet)
         ovs.connect(bridge, self.guest_name, self.uplink_name)
         for name in (self.guest_name, self.uplink_name) if headers else ():
@@ -77,6 +77,9 @@ class Wire:
         self._settle = 0.0
         if datapath_type() == "system":
             self._warm_up()
+
+    def add_guest(self, bridge: str, vnet: bool) -> Tap:
+        return self.ovs.add_tap(bridge, self.guest_name, self.mtu, vnet)
 
     def add_uplink(self, bridge: str, vnet: bool) -> Tap:
         return self.ovs.add_tap(bridge, self.uplink_name, self.mtu, vnet)

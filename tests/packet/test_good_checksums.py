@@ -29,14 +29,17 @@ class DpdkWire(Wire):
     """The uplink is a port of DPDK that checks what it receives, a tap device; the test
     has its other side."""
 
-    def add_uplink(self, bridge: str, vnet: bool) -> Device:
-        ovs = self.ovs
+    def begin_dpdk(self, extra: str) -> None:
         processor = max(os.sched_getaffinity(0))
-        ovs.vsctl(
+        self.ovs.vsctl(
             *("set", "open_vswitch", ".", "other_config:dpdk-init=true"),
-            *(f'other_config:dpdk-extra="{EAL}"', "other_config:dpdk-lcore-mask=0x1"),
+            *(f'other_config:dpdk-extra="{extra}"', "other_config:dpdk-lcore-mask=0x1"),
             f"other_config:pmd-cpu-mask={1 << processor:#x}",
         )
+
+    def add_uplink(self, bridge: str, vnet: bool) -> Device:
+        ovs = self.ovs
+        self.begin_dpdk(EAL)
         ovs.vsctl(
             *("add-port", bridge, self.uplink_name, "--", "set", "interface", self.uplink_name),
             *("type=dpdk", "options:dpdk-devargs=net_tap0,iface=card0"),
