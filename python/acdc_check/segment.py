@@ -70,6 +70,8 @@ class Segment:
         if len(frame) < 54 or frame[12:14] != b"\x08\x00" or frame[23] != 6:
             return None
         tcp = 14 + (frame[14] & 15) * 4
+        if tcp < 34 or len(frame) < tcp + 20:
+            return None
         end = 14 + int.from_bytes(frame[16:18], "big")
         data = tcp + (frame[tcp + 12] >> 4) * 4
         sport, dport, seq, ack = struct.unpack_from("!HHII", frame, tcp)

@@ -16,7 +16,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ovs.db.idl import Idl, SchemaHelper, Transaction
@@ -75,10 +75,23 @@ def _number(values: Mapping[str, str], key: str, default: int) -> int:
     return int(text) if text.isdecimal() and len(text) < 10 else default
 
 
+def relays_first(follow: str, report: str) -> list[str]:
+    """The remotes of 'follow', those that are not servers ('report') first; otherwise at random,
+    for each to have its share."""
+    servers = report.split(",")
+    remotes = follow.split(",")
+    random.shuffle(remotes)
+    return sorted(remotes, key=lambda remote: remote in servers)
+
+
 class Follower(Idl):
     """A copy of a database."""
 
-    def __init__(self, remote: str, schema: Any, columns: dict[str, list[str] | None]) -> None:  # noqa: ANN401
+    def __init__(
+        self, remotes: Sequence[str], schema: Any, columns: dict[str, list[str] | None]  # noqa: ANN401
+    ) -> None:
+        """Of the first one of 'remotes' that answers."""
+        remote = ",".join(remotes)
         helper = SchemaHelper(schema_json=schema)
         for table, names in columns.items():
             there = schema["tables"].get(table)
@@ -87,6 +100,11 @@ class Follower(Idl):
             names = names or [name for name in there["columns"] if name != "statistics"]
             helper.register_columns(table, [name for name in names if name in there["columns"]])
         super().__init__(remote, helper, probe_interval=PROBE_MS, leader_only=False)
+        if len(remotes) > 1:
+            # It has shuffled them.
+            self._session.remotes[:] = remotes
+            self._session.next_remote = 0
+            self._session.pick_remote()
         self._version = schema.get("version")
         self._asked: Any = None
         self.outdated = False
@@ -167,7 +185,7 @@ class Agent:
             columns = dict(LOCAL_COLUMNS)
             if self.with_ports:
                 columns["Interface"] = ["external_ids"]
-            self.local = Follower(self.local_remote, schema, columns)
+            self.local = Follower([self.local_remote], schema, columns)
             self.local.set_lock("acdc_agent")
         row = self.root()
         if row is None:
@@ -194,8 +212,9 @@ class Agent:
                 if not remotes[key]:
                     self.say(f"Open_vSwitch external_ids:{key} is not set")
                     return
-            schema = call(remotes["acdc-fleet-remote"], "get_schema", DATABASE)
-            self.centre = Follower(remotes["acdc-fleet-remote"], schema, FLEET_COLUMNS)
+            wanted = relays_first(remotes["acdc-fleet-remote"], remotes["acdc-fleet-report"])
+            schema = call(wanted, "get_schema", DATABASE)
+            self.centre = Follower(wanted, schema, FLEET_COLUMNS)
             self.centre.cond_change("Host", [["name", "==", remotes["system-id"]]])
 
     def disconnect(self) -> None:
@@ -233,11 +252,10 @@ class Agent:
         rows = self.local.tables["Interface"].rows.values()
         here = sorted({r.external_ids["iface-id"] for r in rows if "iface-id" in r.external_ids})
         if self.southbound is None:
-            self.southbound = Follower(
-                self.remotes["ovn-remote"], SOUTHBOUND, {"Port_Binding": None}
-            )
-        wanted: list[Any] = [["logical_port", "==", name] for name in here] or [False]
-        self.southbound.cond_change("Port_Binding", wanted)
+            wanted = relays_first(self.remotes["ovn-remote"], "")
+            self.southbound = Follower(wanted, SOUTHBOUND, {"Port_Binding": None})
+        ports: list[Any] = [["logical_port", "==", name] for name in here] or [False]
+        self.southbound.cond_change("Port_Binding", ports)
         if not self.southbound.ready:
             self.problems.append(f"{self.remotes['ovn-remote']}: no logical ports are known yet")
             return None
@@ -343,6 +361,7 @@ class Agent:
         """Writes the report, if it is due and says anything new."""
         wanted, host, fleet = self.report(), self.first("Host"), self.first("Fleet")
         if wanted is None or fleet is None:
+            self.report_at = 0
             return
         if host and all(policy.plain(getattr(host, k)) == v for k, v in wanted.items()):
             self.report_at = 0
@@ -389,9 +408,15 @@ class Agent:
                 self.say(str(error))
                 self.retry_at = msec() + random.randrange(1000, 4000)
         # Not the local one again: what came now would wait for connect() and the next event.
-        for idl in (self.centre, self.southbound):
-            if idl is not None:
-                idl.run()
+        try:
+            for idl in (self.centre, self.southbound):
+                if idl is not None:
+                    idl.run()
+        except ValueError as bad:
+            # Of a remote that is none.
+            self.say(str(bad))
+            self.disconnect()
+            self.retry_at = msec() + random.randrange(1000, 4000)
         idls = [idl for idl in (self.local, self.centre, self.southbound) if idl is not None]
         if self.transaction is not None:
             self.commit()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+from collections.abc import Sequence
 from ssl import SSLError
 from typing import Any
 
@@ -84,11 +85,15 @@ def _exchange(connection: Connection, request: Message, deadline: int) -> Messag
     return None
 
 
-def call(remotes: str, method: str, *params: Any, timeout: int = 3000) -> Any:  # noqa: ANN401
-    """The result of one request to one of 'remotes', such as "ssl:10.0.0.1:6641,ssl:...".
-    'timeout' is in ms, for each of them."""
-    addresses = remotes.split(",")
-    random.shuffle(addresses)
+def call(
+    remotes: str | Sequence[str], method: str, *params: Any, timeout: int = 3000  # noqa: ANN401
+) -> Any:  # noqa: ANN401
+    """The result of one request to one of 'remotes': of "ssl:10.0.0.1:6641,ssl:..." any, of others
+    the first that answers.  'timeout' is in ms, for each of them."""
+    addresses = list(remotes)
+    if isinstance(remotes, str):
+        addresses = remotes.split(",")
+        random.shuffle(addresses)
     said = []
     for address in addresses:
         deadline = msec() + timeout

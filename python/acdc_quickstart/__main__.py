@@ -270,6 +270,7 @@ def main() -> int:
     try:
         if prepare.is_package() and not args.skip_install:
             prepare.check()
+        ours = not args.output.exists()
         args.output.mkdir(parents=True, exist_ok=True)
         log = args.output / "build.log"
         if not args.skip_build and not prepare.is_package():
@@ -279,7 +280,7 @@ def main() -> int:
                 times["install"] = time.monotonic() - begin
             prepare.build(log, args.jobs)
             times["build"] = time.monotonic() - begin - times.get("install", 0)
-            prepare.give_to_owner(args.output, log)
+            prepare.give_to_owner(*([args.output] if ours else []), log)
         return _measure(args, times)
     except KeyboardInterrupt:
         say("\nacdc-quickstart: interrupted; nothing of it is left running")

@@ -133,6 +133,9 @@ def measure(
 
 # Setting.
 
+# Of times in table ACDC.
+MOST_US = 1_000_000
+
 
 def apply(ovs: Ovs, tenant: str, tuning: Tuning) -> list[str]:
     """Sets what the table ACDC has columns for, and says what it did."""
@@ -148,6 +151,8 @@ def apply(ovs: Ovs, tenant: str, tuning: Tuning) -> list[str]:
     for column, value in wanted.items():
         if column not in rows[0]:
             said.append(f"{column}: this Open vSwitch has no such column; {value.value} is not set")
+        elif value.value > MOST_US and column != "initial_window":
+            said.append(f"{column}: {value.shown} is more than {MOST_US} us and is not set")
         elif rows[0][column] == value.value:
             said.append(f"{column}: is {value.value} already")
         else:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -321,6 +322,48 @@ def test_a_rollout_that_someone_else_ended(fleet: Fleet) -> None:
     assert {host.beta() for host in fleet.hosts} == {"0.5"}
     centre.close()
     other.close()
+
+
+def test_agents_follow_the_relay(running: Fleet) -> None:
+    """Not the servers, which are there for when it is away."""
+    running.heal()
+    for host in running.hosts:
+        host.stop_agent()
+        host.start_agent()
+    port = running.relay_remote.split(",")[0].split(":")[-1]
+    words = ("ss", "-Htn", "state", "established", "dport", "=", f":{port}")
+    wait_for(
+        "the agents", lambda: len(running.site.run(*words).splitlines()) == len(running.hosts), 20
+    )
+
+
+def processor_ms(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) * 1000 // os.sysconf("SC_CLK_TCK")
+
+
+def test_an_agent_without_a_centre_sleeps(fleet: Fleet) -> None:
+    """Also with a report that was not accepted.  And what is no remote does not end it."""
+    fleet.heal()
+    host = fleet.hosts[0]
+    logged = len(host.log())
+    report = host.get("open_vswitch", ".", "external_ids:acdc-fleet-report")
+    relay = host.get("open_vswitch", ".", "external_ids:acdc-fleet-remote")
+    try:
+        host.vsctl("set", "open_vswitch", ".", "external_ids:acdc-fleet-report=tcp:127.0.0.1:1")
+        fleet.ctl("tenant", "set", "blue", "beta=0.75")
+        wait_for("a report that fails", lambda: "not acknowledged" in host.log()[logged:], 20)
+        for remote in ("tcp:127.0.0.1", ""):
+            host.vsctl("set", "open_vswitch", ".", f'external_ids:acdc-fleet-remote="{remote}"')
+            time.sleep(2)
+            assert host.agent is not None and host.agent.poll() is None
+            before = processor_ms(host.agent.pid)
+            time.sleep(3)
+            assert processor_ms(host.agent.pid) - before < 300
+    finally:
+        for key, value in (("report", report), ("remote", relay)):
+            host.vsctl("set", "open_vswitch", ".", f'external_ids:acdc-fleet-{key}="{value}"')
+    fleet.await_hosts(len(fleet.hosts))
 
 
 def test_certificates_say_who_writes(running: Fleet) -> None:

@@ -102,7 +102,9 @@ tap_of(struct trace *t, struct conn *c, enum side side)
         for (i = 0; i < 2; i++) {
             c->tap[side]->half[i].window = UNKNOWN;
             c->tap[side]->end[i].has_wscale = t->options.scale >= 0;
-            c->tap[side]->end[i].wscale = (uint8_t) t->options.scale;
+            if (t->options.scale >= 0) {
+                c->tap[side]->end[i].wscale = (uint8_t) t->options.scale;
+            }
         }
     }
     return c->tap[side];
