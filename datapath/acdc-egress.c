@@ -221,8 +221,10 @@ track_data(struct acdc_ctx *ctx, struct acdc_flow *f,
     follow_data(ctx, f, params, p, end);
     beyond = p->payload - (f->snd_nxt - snd_nxt);
     if (acdc_unlikely(beyond)) {
-        in->tx_beyond += beyond;
-        acdc_doubt_note_again(f, beyond);
+        in->tx_beyond += beyond;        /* -1: a FIN. */
+        if ((int32_t) beyond > 0) {
+            acdc_doubt_note_again(f, beyond);
+        }
     }
     return true;
 }

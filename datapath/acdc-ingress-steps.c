@@ -586,11 +586,16 @@ pass_synack(struct steps *s)
     }
 }
 
-/* Whether 'ack' is of all or some that the guest sent. */
-static inline bool
-acknowledges_new(const struct acdc_flow *f, uint32_t ack)
+/* Whether 'p' shows that the peer takes part in the connection that 'f' began:
+ * it answers the guest's SYN, or acknowledges its SYN-ACK. */
+static bool
+confirms(const struct acdc_flow *f, const struct acdc_pkt *p)
 {
-    return seq_after(ack, f->snd_una) && !seq_after(ack, f->snd_nxt);
+    return acdc_flow_in_handshake(f) && (p->tcp_flags & ACDC_TCP_ACK)
+           && (p->tcp_flags & ACDC_TCP_SYN
+               ? acdc_flow_answers_syn(f, p->ack)
+               : (f->flags & ACDC_F_LAW) && seq_after(p->ack, f->snd_una)
+                 && !seq_after(p->ack, f->snd_nxt));
 }
 
 ACDC_NOINLINE void
@@ -618,8 +623,7 @@ acdc_ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
     last = f->rcv_nxt;
     s.elsewhere = s.near && acdc_flow_follow_ack(ctx, f, p);
-    if ((f->flags & ACDC_F_LAW) && acdc_flow_in_handshake(f)
-        && (p->tcp_flags & ACDC_TCP_ACK) && acknowledges_new(f, p->ack)) {
+    if (confirms(f, p)) {
         acdc_flow_establish(ctx, f);
         acdc_flow_take_first_rtt(ctx, f, params);
     }
@@ -652,36 +656,34 @@ acdc_ingress_is_doubtful(const struct acdc_flow *f, const struct acdc_pkt *p)
            : acdc_flow_is_lost(f);
 }
 
-/* Whether 'p' shows that the peer takes part in the connection that 'f' began:
- * it answers the guest's SYN, or acknowledges its SYN-ACK. */
+/* Whether it is the peer's RST instead. */
 static bool
-confirms(const struct acdc_flow *f, const struct acdc_pkt *p)
+refuses(const struct acdc_flow *f, const struct acdc_pkt *p)
 {
-    return acdc_flow_in_handshake(f) && (p->tcp_flags & ACDC_TCP_ACK)
-           && (p->tcp_flags & ACDC_TCP_SYN
-               ? acdc_flow_answers_syn(f, p->ack)
-               : (f->flags & ACDC_F_LAW) && acknowledges_new(f, p->ack));
+    return acdc_flow_in_handshake(f) && (f->flags & ACDC_F_LAW)
+           && (p->tcp_flags & ACDC_TCP_RST) && p->seq == f->rcv_nxt;
 }
 
 bool
 acdc_ingress_second(struct acdc_ctx *ctx, struct acdc_flow *first,
                     struct acdc_pkt *p)
 {
-    struct acdc_flow *f = acdc_flow_find_second(ctx, p, first);
-    bool taken, settled = false;
+    struct acdc_flow *f = acdc_flow_find_second(ctx, p, first), *gone = NULL;
+    bool taken = false;
 
     if (!f) {
         return false;
     }
     acdc_lock(&f->lock);
-    taken = !(f->flags & ACDC_F_DEAD);
-    if (taken) {
+    if (!(f->flags & ACDC_F_DEAD)) {
         const struct acdc_params *params = acdc_flow_params(ctx, f);
+        bool confirmed = confirms(f, p);
 
-        taken = confirms(f, p);
+        taken = confirmed || refuses(f, p);
         if (taken) {
             acdc_ingress_stepwise(ctx, f, params, p);
-            settled = f->state == ACDC_FLOW_ESTABLISHED;
+            /* It may have ended at once. */
+            gone = !confirmed ? f : acdc_flow_in_handshake(f) ? NULL : first;
         } else if (p->tcp_flags & ACDC_TCP_SYN) {
             taken = refuse_synack(ctx, f, params, p);
         }
@@ -690,8 +692,8 @@ acdc_ingress_second(struct acdc_ctx *ctx, struct acdc_flow *first,
         }
     }
     acdc_unlock(&f->lock);
-    if (settled) {
-        acdc_flow_remove(ctx->acdc, first);
+    if (gone) {
+        acdc_flow_remove(ctx->acdc, gone);
     }
     return taken;
 }

@@ -252,11 +252,68 @@ test_same_ports(uint32_t ahead, bool reset, bool late)
     sim_done(&s);
 }
 
+/* SYN and SYN-ACK of another connection on the same ports. */
+static void
+handshake(struct sim *s, uint32_t isn)
+{
+    s->guest[0].snd_nxt = isn;
+    s->guest[0].rcv_nxt = 0;
+    s->guest[1].snd_nxt = 2 * isn;
+    sim_syn(s);
+    sim_synack(s);
+    s->guest[0].snd_nxt++;
+    s->guest[1].snd_nxt++;
+    s->now += SIM_MS;
+}
+
+/* A connection whose ports were used before, and that ends at once: by the peer's RST for
+ * the SYN-ACK, with ACK or without, or by its FIN, as the handshake's ACK was lost.  The next
+ * one on these ports is followed. */
+static void
+test_ends_at_once(uint8_t flags)
+{
+    struct acdc_params params = acdc_params_default;
+    struct tcp_spec spec;
+    struct packet *p;
+    struct sim s;
+    int i;
+
+    params.police = true;
+    sim_init(&s, &params, &params);
+    handshake(&s, 1000000);
+    rst(&s, 0, s.guest[0].snd_nxt);
+    s.now += 20000 * SIM_MS;
+    handshake(&s, 300000000);
+    spec = sim_spec(&s, 0, flags, 0);
+    spec.ack = flags & ACDC_TCP_ACK ? spec.ack : 0;
+    packet_free_list(sim_send(&s, 0, &spec));
+    s.now += 20000 * SIM_MS;
+
+    s.guest[0].window = 65535;
+    s.guest[0].wscale = s.guest[1].wscale = -1;
+    handshake(&s, 700000000);
+    is_u64(sim_n_flows(&s, 1), 2, "flags %#x: two flows", flags);
+    spec = sim_spec(&s, 0, ACDC_TCP_ACK, 0);
+    p = sim_send(&s, 0, &spec);
+    is_u64(sim_n_flows(&s, 1), 1, "then one");
+    ok(packet_window(p) > 10000, "the third connection's window is %u", packet_window(p));
+    packet_free_list(p);
+    for (i = 0; i < 3; i++) {
+        p = sim_on_wire(&s, 1, 1000);
+        is_u64(packet_count(p), 1, "and its data passes");
+        packet_free_list(p);
+    }
+    sim_done(&s);
+}
+
 int
 main(void)
 {
     int i;
 
+    test_ends_at_once(ACDC_TCP_RST);
+    test_ends_at_once(ACDC_TCP_RST | ACDC_TCP_ACK);
+    test_ends_at_once(ACDC_TCP_FIN | ACDC_TCP_ACK);
     for (i = 0; i < 8; i++) {
         test_same_ports(i & 1 ? 5000 : 1 << 20, i & 2, i & 4);
     }
