@@ -148,6 +148,8 @@ def reference(frame: bytes) -> str:
                 fb, has = pos, has | 32
             else:
                 has |= 128
+        else:
+            has |= 4096
         pos += size
     return (
         f"ip {version} at {at} tcp at {l4} header {header} payload {end - l4 - header} "
