@@ -14,6 +14,7 @@ TESTS = LAB.parent
 # the userspace datapath's.
 NOT_HERE = (
     *("test_hostile", "test_conn_cache", "test_good_checksums", "test_hw_offload"),
+    "test_dpdk_guest",
     *("test_memory", "test_pace"),
 )
 PACKET = sorted(path for path in TESTS.glob("packet/test_*.py") if path.stem not in NOT_HERE)
