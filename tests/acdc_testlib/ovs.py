@@ -46,6 +46,7 @@ def datapath_type() -> str:
 MEMCHECK = (
     "valgrind", "--quiet", "--fair-sched=yes", "--num-callers=25", "--leak-check=full",
     "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite",
+    f"--suppressions={Path(__file__).with_name('memcheck.supp')}",
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ another one, by the flow label of IPv6 and by the outer source port of a tunnel.
 from __future__ import annotations
 
 import json
+import os
 import struct
 import time
 from collections.abc import Iterator
@@ -88,6 +89,8 @@ class TunnelWire(Wire):
 
 @pytest.fixture(scope="module", params=["vxlan", "geneve"])
 def tunnel(request: pytest.FixtureRequest) -> Iterator[TunnelWire]:
+    if os.environ.get("ACDC_MEMCHECK"):
+        pytest.skip("Open vSwitch 3.1 takes some frames' source port from a hash that it never made")
     with Ovs() as ovs:
         wire = TunnelWire(ovs, request.param)
         wait_for("the tunnel", wire.works, timeout=20, interval=0.2)

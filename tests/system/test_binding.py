@@ -5,6 +5,7 @@ guests write and write again."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -239,6 +240,7 @@ def test_migration(ovs: Ovs) -> None:
         assert bound(ovs) == {}
 
 
+@pytest.mark.skipif("ACDC_MEMCHECK" in os.environ, reason="it measures")
 def test_many_ports(ovs: Ovs) -> None:
     """The main thread's time for a change of external_ids does not grow with the ports to
     what is felt: 1,000 of them, or a part in the short form."""
