@@ -58,12 +58,11 @@ parse_checked(struct acdc_pkt *p, uint16_t exid)
 static ACDC_NOINLINE void
 leave(struct acdc_ctx *ctx, struct acdc_pkt *p, enum acdc_dir dir)
 {
-    if (dir == ACDC_EGRESS && p->reason == ACDC_C_UNTOUCHED_FRAGMENT
-        && acdc_pkt_hides(p, ctx->exid, ctx->acdc->host & ACDC_HOST_REASSEMBLES)) {
+    if (dir == ACDC_EGRESS
+        && (p->reason == ACDC_C_UNTOUCHED_FRAGMENT
+            ? acdc_pkt_hides(p, ctx->exid, ctx->acdc->host & ACDC_HOST_REASSEMBLES)
+            : p->reason == ACDC_C_UNTOUCHED_LENGTH && p->gso /* BIG TCP */)) {
         p->reason = ACDC_C_REFUSED;
-    }
-    if (dir == ACDC_EGRESS && p->reason == ACDC_C_UNTOUCHED_LENGTH && p->gso) {
-        p->reason = ACDC_C_REFUSED;     /* BIG TCP: a host understands it. */
     }
     if (dir == ACDC_EGRESS && (p->reason == ACDC_C_REFUSED
                                || p->reason == ACDC_C_UNTOUCHED_MEMORY)) {

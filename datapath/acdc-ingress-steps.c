@@ -656,7 +656,7 @@ acdc_ingress_is_doubtful(const struct acdc_flow *f, const struct acdc_pkt *p)
            : acdc_flow_is_lost(f);
 }
 
-/* Whether it is the peer's RST instead. */
+/* Whether the peer answers the guest's SYN-ACK by RST instead, see confirms(). */
 static bool
 refuses(const struct acdc_flow *f, const struct acdc_pkt *p)
 {

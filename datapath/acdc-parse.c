@@ -212,9 +212,9 @@ note_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len,
         if (len >= ACDC_OPT_BODY_OFS
             && acdc_get16(opt + ACDC_OPT_EXID_OFS) == exid) {
             parse_our_option(p, ofs, len);
-            break;
+        } else {
+            p->opt_flags |= ACDC_O_FOREIGN;
         }
-        p->opt_flags |= ACDC_O_FOREIGN;
         break;
     default:
         p->opt_flags |= ACDC_O_FOREIGN;

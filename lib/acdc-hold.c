@@ -131,9 +131,10 @@ acdc_hold_add_pieces(struct acdc_wheel *wheel, struct dp_netdev_rxq *rxq,
     for (uint32_t from = 0; from < payload; from += p->piece) {
         item.packet = acdc_hold_piece(p, from,
                                       MIN(p->piece, payload - from));
-        if (!item.packet && !from) {
-            return false;
-        } else if (!item.packet) {
+        if (!item.packet) {
+            if (!from) {
+                return false;
+            }
             break;              /* The rest is lost, as in a full queue. */
         }
         added = acdc_wheel_add(wheel, &item, due);

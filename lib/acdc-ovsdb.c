@@ -214,7 +214,6 @@ apply_config(const char *type, struct datapath *dp, struct dpif *dpif,
     int error = acdc_dpif_get_config(dpif, &has);
 
     dp->config_error = 0;
-
     if (!error && (has.max_flows != wanted->max_flows
                    || has.idle_timeout != wanted->idle_timeout
                    || has.exid != wanted->exid

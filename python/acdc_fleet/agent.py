@@ -90,7 +90,8 @@ class Follower(Idl):
     def __init__(
         self, remotes: Sequence[str], schema: Any, columns: dict[str, list[str] | None]  # noqa: ANN401
     ) -> None:
-        """Of the first one of 'remotes' that answers."""
+        """Of the first one of 'remotes' that answers.  One may be several, separated by commas, of
+        which it is any."""
         remote = ",".join(remotes)
         helper = SchemaHelper(schema_json=schema)
         for table, names in columns.items():
@@ -252,10 +253,10 @@ class Agent:
         rows = self.local.tables["Interface"].rows.values()
         here = sorted({r.external_ids["iface-id"] for r in rows if "iface-id" in r.external_ids})
         if self.southbound is None:
-            wanted = relays_first(self.remotes["ovn-remote"], "")
-            self.southbound = Follower(wanted, SOUTHBOUND, {"Port_Binding": None})
-        ports: list[Any] = [["logical_port", "==", name] for name in here] or [False]
-        self.southbound.cond_change("Port_Binding", ports)
+            remotes = [self.remotes["ovn-remote"]]
+            self.southbound = Follower(remotes, SOUTHBOUND, {"Port_Binding": None})
+        wanted: list[Any] = [["logical_port", "==", name] for name in here] or [False]
+        self.southbound.cond_change("Port_Binding", wanted)
         if not self.southbound.ready:
             self.problems.append(f"{self.remotes['ovn-remote']}: no logical ports are known yet")
             return None

@@ -220,6 +220,11 @@ def marked(mark: str) -> list[str]:
     return found
 
 
+def processor_seconds(pid: int) -> float:
+    """What the main thread of that process has had."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
 def threads(pid: int) -> dict[int, str]:
     """Names of a process's threads by their numbers, without those that end meanwhile."""
     found = {}

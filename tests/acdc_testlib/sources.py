@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A copy of the sources, to be changed and built."""
+"""A copy of the sources, to be changed and built; programs of tests."""
 
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,3 +31,13 @@ def copy_sources(top: Path, *more: str) -> Path:
         else:
             shutil.copy2(source, target)
     return top
+
+
+def build_with_dpdk(source: Path, target: Path, *options: str) -> None:
+    """A program or library that may use DPDK."""
+    flags = subprocess.run(
+        ["pkg-config", "--cflags", "--libs", "libdpdk"], check=True, capture_output=True, text=True
+    ).stdout.split()
+    subprocess.run(
+        ["gcc", "-O2", "-g", *options, "-o", target, source, *flags, "-pthread"], check=True
+    )

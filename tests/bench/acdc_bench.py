@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from acdc_testlib.sources import build_with_dpdk
+
 Structure = TypeVar("Structure", bound=ctypes.Structure)
 T = TypeVar("T")
 
@@ -122,13 +124,7 @@ def n_slots(flows: int) -> int:
 
 def build(source: str, target: Path, *options: str) -> None:
     """A program or library that may use DPDK, of 'source' in this directory."""
-    flags = subprocess.run(
-        ["pkg-config", "--cflags", "--libs", "libdpdk"], check=True, capture_output=True, text=True
-    ).stdout.split()
-    subprocess.run(
-        ["gcc", "-O2", "-g", *options, "-o", target, BENCH / source, *flags, "-pthread"],
-        check=True,
-    )
+    build_with_dpdk(BENCH / source, target, *options)
 
 
 def check(flows: int, tenant: dict[str, Any], *expected: str) -> None:

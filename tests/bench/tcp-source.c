@@ -38,6 +38,7 @@
 #define CALLGRIND_STOP_INSTRUMENTATION
 #endif
 
+#include "../acdc_testlib/dpdk-port.h"
 #include "tcp-frames.h"
 
 enum {
@@ -274,19 +275,6 @@ copy_out(uint16_t port __rte_unused, uint16_t queue __rte_unused,
         __asm__ volatile("" : : "r" (memory) : "memory");
     }
     return n;
-}
-
-/* Waits until OVS has configured a port. */
-static uint16_t
-wait_for_port(const char *name, struct rte_eth_dev_info *info)
-{
-    uint16_t port;
-
-    while (rte_eth_dev_get_port_by_name(name, &port)
-           || rte_eth_dev_info_get(port, info) || !info->nb_rx_queues) {
-        usleep(1000);
-    }
-    return port;
 }
 
 static void *

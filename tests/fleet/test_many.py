@@ -19,7 +19,7 @@ import pytest
 
 from acdc_testlib.fleet import SERVERS, Fleet, Host
 from acdc_testlib.long import ALL
-from acdc_testlib.netns import wait_for
+from acdc_testlib.netns import processor_seconds, wait_for
 
 N = int(os.environ.get("ACDC_FLEET_HOSTS", "100"))
 pytestmark = pytest.mark.skipif(not (ALL or "ACDC_FLEET_HOSTS" in os.environ), reason="long: --all")
@@ -81,7 +81,7 @@ def memory(pid: int, what: str) -> int:
 
 def processor(pids: list[int]) -> float:
     """Seconds that they have had."""
-    return sum(int(Path(f"/proc/{p}/schedstat").read_text().split()[0]) for p in pids) / 1e9
+    return sum(map(processor_seconds, pids))
 
 
 def test_time_until_it_is_everywhere(many: Fleet) -> None:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -19,7 +18,7 @@ from acdc_fleet import rollout
 from acdc_fleet.centre import Centre, Policy
 from acdc_fleet.transport import Failure
 from acdc_testlib.fleet import CTL, ROOT, Fleet, Host
-from acdc_testlib.netns import wait_for
+from acdc_testlib.netns import processor_seconds, wait_for
 
 
 def policy(host: Host, tenant: str = "blue") -> dict[str, object]:
@@ -203,6 +202,10 @@ def test_dry_run_and_wait(fleet: Fleet) -> None:
     assert fleet.ctl_json("status")["behind"] == ["host-5"]
 
 
+def with_beta(beta: float) -> Callable[[Policy], None]:
+    return lambda policy: policy["blue"].update(beta=beta)
+
+
 def test_rollback(fleet: Fleet) -> None:
     number = fleet.ctl_json("status")["current"]
     fleet.ctl("tenant", "set", "red", "police=true")
@@ -274,11 +277,8 @@ def test_a_later_revision_will_do(fleet: Fleet) -> None:
     """Who waits for the hosts has them also if another operator is faster than they."""
     centre = Centre(fleet.db)
 
-    def edit(beta: float) -> Callable[[Policy], None]:
-        return lambda policy: policy["blue"].update(beta=beta)
-
-    *_, number = centre.set_policy(edit(0.25), "one")
-    *_, later = centre.set_policy(edit(0.75), "another")
+    *_, number = centre.set_policy(with_beta(0.25), "one")
+    *_, later = centre.set_policy(with_beta(0.75), "another")
     rollout.wait(centre, centre.hosts, later, "applied", 20)
     rollout.wait(centre, centre.hosts, number, "applied", 1)
     centre.close()
@@ -298,11 +298,8 @@ def test_a_rollout_that_someone_else_ended(fleet: Fleet) -> None:
     centre, other = Centre(fleet.db), Centre(fleet.db)
     told: list[str] = []
 
-    def edit(beta: float) -> Callable[[Policy], None]:
-        return lambda policy: policy["blue"].update(beta=beta)
-
     def roll_out() -> None:
-        _, _, number = centre.set_policy(edit(0.25), "one", staged=True)
+        _, _, number = centre.set_policy(with_beta(0.25), "one", staged=True)
         try:
             rollout.run(centre, timeout=20, soak=2, allowed=0, tell=told.append)
         except Failure as failure:
@@ -314,7 +311,7 @@ def test_a_rollout_that_someone_else_ended(fleet: Fleet) -> None:
     number = other.fleet.staged[0].number
     other.wait(lambda: other.find("Host", "host-0").applied == number, "not applied")
     rollout.abort(other)
-    other.set_policy(edit(0.75), "another", staged=True)
+    other.set_policy(with_beta(0.75), "another", staged=True)
     first.join()
     other.wait(lambda: True, "")
     assert told[-1] == "the roll-out of revision N was ended by someone else"
@@ -337,11 +334,6 @@ def test_agents_follow_the_relay(running: Fleet) -> None:
     )
 
 
-def processor_ms(pid: int) -> int:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) * 1000 // os.sysconf("SC_CLK_TCK")
-
-
 def test_an_agent_without_a_centre_sleeps(fleet: Fleet) -> None:
     """Also with a report that was not accepted.  And what is no remote does not end it."""
     fleet.heal()
@@ -357,9 +349,9 @@ def test_an_agent_without_a_centre_sleeps(fleet: Fleet) -> None:
             host.vsctl("set", "open_vswitch", ".", f'external_ids:acdc-fleet-remote="{remote}"')
             time.sleep(2)
             assert host.agent is not None and host.agent.poll() is None
-            before = processor_ms(host.agent.pid)
+            before = processor_seconds(host.agent.pid)
             time.sleep(3)
-            assert processor_ms(host.agent.pid) - before < 300
+            assert processor_seconds(host.agent.pid) - before < 0.3
     finally:
         for key, value in (("report", report), ("remote", relay)):
             host.vsctl("set", "open_vswitch", ".", f'external_ids:acdc-fleet-{key}="{value}"')

@@ -22,6 +22,8 @@
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
 
+#include "../acdc_testlib/dpdk-port.h"
+
 static int sock, record;
 static unsigned int sleep_ms;
 
@@ -118,34 +120,21 @@ to_network(uint16_t port, uint16_t queue, struct rte_mbuf *pkts[], uint16_t n,
     return n;
 }
 
-/* Open vSwitch configures its ports some times at first, and callbacks go with it. */
-static uint16_t
-await_port(const char *name, struct rte_eth_dev_info *info)
-{
-    uint16_t port;
-
-    while (rte_eth_dev_get_port_by_name(name, &port)
-           || rte_eth_dev_info_get(port, info) || !info->nb_rx_queues) {
-        usleep(1000);
-    }
-    return port;
-}
-
 static void *
 attach(void *aux)
 {
     struct rte_eth_dev_info guest, network;
     uint16_t port;
 
-    await_port("net_null0", &guest);
-    await_port("net_tap0", &network);
-    sleep(2);
-    port = await_port("net_null0", &guest);
+    wait_for_port("net_null0", &guest);
+    wait_for_port("net_tap0", &network);
+    sleep(2);                   /* They are configured some times, and callbacks go. */
+    port = wait_for_port("net_null0", &guest);
     for (uint16_t i = 0; i < guest.nb_tx_queues; i++) {
         rte_eth_add_tx_callback(port, i, to_guest, NULL);
     }
     rte_eth_add_rx_callback(port, 0, receive, NULL);
-    port = await_port("net_tap0", &network);
+    port = wait_for_port("net_tap0", &network);
     for (uint16_t i = 0; i < network.nb_tx_queues; i++) {
         rte_eth_add_tx_callback(port, i, to_network, NULL);
     }

@@ -5,22 +5,21 @@ first packet is an mbuf.  So must be what the datapath makes of such packets."""
 
 from __future__ import annotations
 
-import shlex
 import socket
 import struct
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_good_checksums import EAL, DpdkWire
+from test_good_checksums import DpdkWire
 from test_offload import partial
 from test_pace import BURST, learn
 
 from acdc_testlib.netns import Tap, wait_for
 from acdc_testlib.ovs import Ovs, datapath_type
 from acdc_testlib.programs import read_env
+from acdc_testlib.sources import build_with_dpdk
 from acdc_testlib.tcp import V4, parse
 from acdc_testlib.wire import pattern
 
@@ -66,23 +65,14 @@ class DpdkGuestWire(DpdkWire):
 
     def __init__(self, ovs: Ovs, folder: Path) -> None:
         self.folder = folder
-        flags = subprocess.run(
-            ["pkg-config", "--cflags", "libdpdk"], check=True, capture_output=True, text=True
-        ).stdout
-        subprocess.run(
-            ["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", *shlex.split(flags),
-             "-shared", "-fPIC", "-o", folder / "guest.so", SOURCE],
-            check=True,
-        )  # fmt: skip
+        options = ("-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-shared", "-fPIC")
+        build_with_dpdk(SOURCE, folder / "guest.so", *options)
         super().__init__(ovs, headers=True)
-
-    def begin_dpdk(self, extra: str) -> None:
-        # By its name alone: DPDK takes none from below a directory that all may write to.
-        super().begin_dpdk(f"{extra} -d guest.so")
 
     def add_guest(self, bridge: str, vnet: bool) -> Tap:
         guest = DpdkGuest(self.guest_name, self.folder, self.mtu)
-        self.begin_dpdk(EAL)
+        # By its name alone: DPDK takes none from below a directory that all may write to.
+        self.begin_dpdk("-d guest.so")
         self.ovs.vsctl(
             *("add-port", bridge, self.guest_name, "--", "set", "interface", self.guest_name),
             *("type=dpdk", "options:dpdk-devargs=net_null0", "mtu_request=9000"),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from acdc_testlib.netns import Device
+from acdc_testlib.netns import Device, Tap
 from acdc_testlib.ovs import Ovs, datapath_type
 from acdc_testlib.programs import read_env
 from acdc_testlib.tcp import CE, V4, Encap
@@ -29,17 +29,20 @@ class DpdkWire(Wire):
     """The uplink is a port of DPDK that checks what it receives, a tap device; the test
     has its other side."""
 
-    def begin_dpdk(self, extra: str) -> None:
+    def begin_dpdk(self, more: str = "") -> None:
         processor = max(os.sched_getaffinity(0))
         self.ovs.vsctl(
             *("set", "open_vswitch", ".", "other_config:dpdk-init=true"),
-            *(f'other_config:dpdk-extra="{extra}"', "other_config:dpdk-lcore-mask=0x1"),
+            *(f'other_config:dpdk-extra="{EAL} {more}"', "other_config:dpdk-lcore-mask=0x1"),
             f"other_config:pmd-cpu-mask={1 << processor:#x}",
         )
 
+    def add_guest(self, bridge: str, vnet: bool) -> Tap:
+        self.begin_dpdk()
+        return super().add_guest(bridge, vnet)
+
     def add_uplink(self, bridge: str, vnet: bool) -> Device:
         ovs = self.ovs
-        self.begin_dpdk(EAL)
         ovs.vsctl(
             *("add-port", bridge, self.uplink_name, "--", "set", "interface", self.uplink_name),
             *("type=dpdk", "options:dpdk-devargs=net_tap0,iface=card0"),

@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from acdc_testlib.long import ALL
-from acdc_testlib.netns import wait_for
+from acdc_testlib.netns import processor_seconds, wait_for
 from acdc_testlib.ovs import Ovs
 
 
@@ -260,8 +259,7 @@ def test_many_ports(ovs: Ovs) -> None:
 
         def cpu() -> float:
             """Seconds of the main thread."""
-            text = Path(f"/proc/{big.vswitchd_pid}/schedstat").read_text()
-            return int(text.split()[0]) / 1e9
+            return processor_seconds(big.vswitchd_pid)
 
         def each(key: str) -> float:
             """Seconds of it for a change, without what it spends anyway."""
