@@ -73,7 +73,8 @@ read_feedback(struct steps *s)
     }
     new_total = total - in->fb_total;
     new_ce = ce - in->fb_ce;
-    if (seq_after(in->fb_total, total)) {
+    if (seq_after(in->fb_total, total)
+        && !seq_after(in->fb_total, acdc_flow_tx_total(f))) {
         /* Overtaken on its way, or a retransmission's. */
         ACDC_COUNT(ctx, FEEDBACK_STALE, 1);
         return REPORT_NONE;

@@ -41,8 +41,7 @@ is_usual(const struct acdc_flow *f)
                            | ACDC_F_CAPABLE | ACDC_F_EDGE | ACDC_F_LAW;
 
     return (f->flags & (flags | ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER
-                        | ACDC_F_DOUBT | ACDC_F_BEHIND
-                        | ACDC_F_UNHEARD)) == flags
+                        | ACDC_F_DOUBT | ACDC_F_BEHIND)) == flags
            && f->state == ACDC_FLOW_ESTABLISHED && !f->bad_feedback
            && !f->dupacks;
 }
@@ -96,7 +95,8 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
     in->fb_total = total;
     in->fb_ce = ce;
     in->silent = 0;
-    /* Twins: take_ack(), bytes_delivered(). */
+    /* Twins: acdc_flow_hear(), take_ack(), bytes_delivered(). */
+    f->flags &= ~(uint32_t) ACDC_F_UNHEARD;
     f->snd_una = ack;
     f->active = (uint16_t) ctx->now_ms;
     if (acdc_unlikely(acdc_law_deliver(&in->law, acked))) {
@@ -127,8 +127,8 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
     return true;
 }
 
-/* The same for data, where the guest has nothing in flight.  Twins: undress(),
- * note_data(). */
+/* The same for data, where the guest has nothing in flight.  Twins: acdc_flow_hear(),
+ * undress(), note_data(). */
 static ACDC_ALWAYS_INLINE bool
 usual_data(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
            struct acdc_pkt *p)
@@ -144,6 +144,7 @@ usual_data(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
     ecn = acdc_pkt_ecn(p);
     count_received(ctx, f, p, ecn == ACDC_ECN_CE);
     ecn = ecn_for_guest(ctx, f, p, ecn);
+    f->flags &= ~(uint32_t) ACDC_F_UNHEARD;
     f->rcv_nxt += p->payload;
     window = usual_window(ctx, f, in, p);
     acdc_pkt_undress(p, ecn, window);

@@ -153,7 +153,6 @@ acdc_flow_hear(struct acdc_ctx *ctx, struct acdc_flow *f,
         return near;
     }
     f->flags &= ~(uint32_t) ACDC_F_UNHEARD;
-    acdc_flow_in(f)->unheard = 0;
     return true;
 }
 

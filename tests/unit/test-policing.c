@@ -42,39 +42,6 @@ test_far_ack(bool police, uint32_t far)
     sim_done(&s);
 }
 
-/* A guest that was not heard of for a while may still send what it was offered before. */
-static void
-test_offer_before_silence(void)
-{
-    struct acdc_params params = acdc_params_default;
-    struct tcp_spec spec;
-    struct packet *p;
-    struct sim s;
-    int i;
-
-    params.police = true;
-    sim_connect_as(&s, &params);
-    for (i = 0; i < 3; i++) {
-        s.now += 600 * SIM_MS;
-        spec = sim_spec(&s, 0, ACDC_TCP_ACK, 1448);
-        packet_free_list(sim_egress(&s, 0, packet_make(&spec)));
-    }
-    is_u64(sim_counter(&s, 0, ACDC_C_UNHEARD), 1, "nothing comes back");
-    spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
-    spec.window = 1;
-    packet_free_list(sim_send(&s, 1, &spec));
-    spec = sim_spec(&s, 0, ACDC_TCP_ACK, 1448);
-    spec.seq += 6 * 1448;
-    p = sim_egress(&s, 0, packet_make(&spec));
-    is_u64(packet_count(p), 1, "then little is offered, but what was offered before passes");
-    packet_free_list(p);
-    spec.seq += 1 << 20;
-    p = sim_egress(&s, 0, packet_make(&spec));
-    is_u64(packet_count(p), 0, "and nothing else");
-    packet_free_list(p);
-    sim_done(&s);
-}
-
 /* Nor that of a SYN-ACK sent again, which the guest drops. */
 static void
 test_far_synack(void)
@@ -371,7 +338,6 @@ int
 main(void)
 {
     test_far_synack();
-    test_offer_before_silence();
     test_policing();
     test_policing_both_ways();
     test_far_acks(true);

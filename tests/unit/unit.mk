@@ -35,6 +35,7 @@ TESTS += \
 	build/unit/test-told.tap \
 	build/unit/test-timing.tap \
 	build/unit/test-transfer.tap \
+	build/unit/test-unseen.tap \
 	build/unit/test-wheel.tap \
 	build/unit/test-window.tap
 

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+
+/* Connections of which a port sees one direction for a while, through two engines. */
+
+#include "sim.h"
+#include "tap.h"
+
+/* Guest 0 is not heard of by its port. */
+static void
+become_deaf(struct sim *s)
+{
+    int i;
+
+    for (i = 0; i < 3; i++) {
+        s->now += 600 * SIM_MS;
+        sim_data(s, 0, 1448, false);
+    }
+    is_u64(sim_counter(s, 0, ACDC_C_UNHEARD), 1, "nothing comes back");
+}
+
+/* A guest that was not heard of for a while may still send what it was offered before. */
+static void
+test_offer_before_silence(void)
+{
+    struct acdc_params params = acdc_params_default;
+    struct tcp_spec spec;
+    struct packet *p;
+    struct sim s;
+
+    params.police = true;
+    sim_connect_as(&s, &params);
+    become_deaf(&s);
+    spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
+    spec.window = 1;
+    packet_free_list(sim_send(&s, 1, &spec));
+    spec = sim_spec(&s, 0, ACDC_TCP_ACK, 1448);
+    spec.seq += 4 * 1448;
+    p = sim_egress(&s, 0, packet_make(&spec));
+    is_u64(packet_count(p), 1, "then little is offered, but what was offered before passes");
+    packet_free_list(p);
+    spec.seq += 1 << 20;
+    p = sim_egress(&s, 0, packet_make(&spec));
+    is_u64(packet_count(p), 0, "and nothing else");
+    packet_free_list(p);
+    sim_done(&s);
+}
+
+/* Totals cannot be compared any more. */
+static void
+test_gigabytes_unheard(void)
+{
+    uint64_t sent;
+    struct sim s;
+
+    sim_connect_as(&s, &acdc_params_default);
+    sim_round_trip(&s, 0);
+    become_deaf(&s);
+    for (sent = 0; sent < 5ull << 29; sent += 60000) {
+        sim_data(&s, 0, 60000, false);
+    }
+    packet_free_list(sim_ack(&s, 1));
+    ok(sim_info_of(&s, 0).capable, "after 2.5 GB a report is believed again");
+    sim_round_trip(&s, 1);
+    is_u64(sim_counter(&s, 0, ACDC_C_FEEDBACK_STALE), 0, "none is stale");
+    is_u64(sim_counter(&s, 0, ACDC_C_CUTS_ECN), 1, "and marks count");
+    sim_done(&s);
+}
+
+int
+main(void)
+{
+    test_offer_before_silence();
+    test_gigabytes_unheard();
+    is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
+    return tap_end();
+}
