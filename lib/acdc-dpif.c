@@ -237,6 +237,22 @@ acdc_offload_refused(const struct netdev *netdev,
     return refused;
 }
 
+/* Has a provider do in software what must stay there.  It takes out what it has of the
+ * flow, which a refusal would leave in hardware, with its former actions. */
+void
+acdc_offload_withhold(const struct netdev *netdev,
+                      const struct nlattr **actions, size_t *len)
+{
+    static const struct nlattr software = {
+        .nla_len = NLA_HDRLEN, .nla_type = OVS_ACTION_ATTR_USERSPACE,
+    };
+
+    if (acdc_offload_refused(netdev, *actions, *len)) {
+        *actions = &software;
+        *len = NLA_HDRLEN;
+    }
+}
+
 /* To be called when a port leaves its datapath: a later port of its name is
  * a guest port only when it is bound again. */
 void

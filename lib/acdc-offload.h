@@ -20,6 +20,8 @@ struct shash;
 bool acdc_offload_set_guests(const struct dpif *, const struct shash *ports);
 bool acdc_offload_refused(const struct netdev *,
                           const struct nlattr *actions, size_t len);
+void acdc_offload_withhold(const struct netdev *,
+                           const struct nlattr **actions, size_t *len);
 void acdc_offload_forget(const struct dpif *, odp_port_t);
 
 #endif /* acdc-offload.h */

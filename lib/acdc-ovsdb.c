@@ -672,8 +672,16 @@ acdc_ovsdb_open(const char *type, struct dpif **dpifp)
 {
     /* The name that open_dpif_backer() of ofproto-dpif.c gives it. */
     char *name = xasprintf("ovs-%s", type);
-    int error = dpif_open(name, type, dpifp);
+    struct sset types;
+    int error;
 
+    /* dpif_open() would warn of an unknown type each time. */
+    sset_init(&types);
+    dp_enumerate_types(&types);
+    *dpifp = NULL;
+    error = sset_contains(&types, type) ? dpif_open(name, type, dpifp)
+                                        : EAFNOSUPPORT;
+    sset_destroy(&types);
     free(name);
     return error;
 }

@@ -31,6 +31,7 @@ enum {
     FRAME_MIN = 60,             /* Without the frame check sequence. */
     FRAME_MAX = 1514,
     WSCALE = 7,
+    WINDOW_OFS = 14 + 20 + 14,
     CE_EVERY = 16,              /* One segment of so many is marked. */
     LAG = 64,                   /* Packets between data and its ACK, least. */
     SYN_WINDOW = 44,            /* Segments that a SYN's window has room for. */
@@ -189,7 +190,8 @@ stream(int side, uint32_t slot, uint32_t visit, bool *up, struct segment *s)
     return true;
 }
 
-/* The network's last ACK for what the guest sends in 'slot', as of 'visit', once more. */
+/* The network's last ACK for what the guest sends in 'slot', as of 'visit', once more,
+ * with another window, so that it is no duplicate ACK. */
 static inline uint16_t
 repeat_ack(uint32_t slot, uint32_t visit, uint8_t *frame)
 {
@@ -197,13 +199,16 @@ repeat_ack(uint32_t slot, uint32_t visit, uint8_t *frame)
     uint32_t period = n_data + n_acks;
     uint32_t phase = (visit + slot) % period;
     uint32_t ago = phase < n_data ? phase + 1 : 0;
+    uint16_t len;
     bool up;
 
     if (ago > visit || !stream(NETWORK, slot, visit - ago, &up, &s)) {
         /* There was none yet: none of the data. */
         s = (struct segment) { .seq = 1, .ack = 1, .flags = ACK, .ecn = ECT0, .feedback = true };
     }
-    return make_frame(frame, NETWORK, slot, true, &s);
+    len = make_frame(frame, NETWORK, slot, true, &s);
+    put16(frame + WINDOW_OFS, 0xfffe);
+    return len;
 }
 
 /* Where a side is. */

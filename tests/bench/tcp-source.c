@@ -11,7 +11,7 @@
  *
  * Between rounds the network's last ACKs are repeated if these are more than 200 ms old: the
  * process is stopped at times, or waits for a processor, and who sends for half a second and hears
- * nothing would not be followed (datapath/acdc-unseen.c).
+ * nothing would not be followed (datapath/acdc-unseen.c).  A figure is of other packets.
  *
  * The guest's port copies each frame in and out, as vhost-user does. */
 
@@ -56,6 +56,7 @@ struct sample {
     uint64_t cpu_ns;            /* Of the thread that polls this side... */
     uint64_t idle_ns;           /* ...and what of it this side had nothing. */
     uint64_t cycles;
+    uint64_t repeated;          /* Of the network's ACKs. */
 };
 struct report {
     _Atomic uint64_t go;        /* Set by the other end: begin. */
@@ -64,6 +65,7 @@ struct report {
     _Atomic uint64_t pause_ns;  /* The longest time between two polls of the
                                  * guest's port, of anybody's doing.  The other
                                  * end may set it to 0. */
+    _Atomic uint64_t repeated;  /* ACKs so far. */
     struct {
         _Atomic uint64_t n;
         struct sample samples[N_SAMPLES];       /* A ring. */
@@ -132,6 +134,7 @@ take_sample(int side)
     s->cpu_ns = cpu_ns();
     s->idle_ns = sides[side].idle_ns;
     s->cycles = rte_rdtsc();
+    s->repeated = atomic_load_explicit(&report->repeated, memory_order_relaxed);
     report->sides[side].n = n + 1;
     sides[side].next_sample = sides[side].sent + SAMPLE;
 
@@ -196,6 +199,7 @@ may_repeat(const struct visits *v, uint32_t *slot)
         return false;
     }
     *slot = --repeats.left;
+    atomic_fetch_add_explicit(&report->repeated, 1, memory_order_relaxed);
     return true;
 }
 

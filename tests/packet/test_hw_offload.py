@@ -42,6 +42,17 @@ class DummyOvs(Ovs):
         )
         self.appctl("netdev-dummy/receive", name, packet)
 
+    def sends(self, name: str, to: str) -> bool:
+        """Whether what 'name' gets leaves by 'to'."""
+
+        def sent() -> int:
+            text = self.ofctl("dump-ports", "br0", to)
+            return int(text.split("tx pkts=")[1].split(",")[0])
+
+        before = sent()
+        self.receive(name)
+        return sent() > before
+
     def offloads(self, name: str) -> bool:
         """Whether the flow of a packet that 'name' gets goes to hardware."""
         self.appctl("revalidator/purge")
@@ -50,7 +61,7 @@ class DummyOvs(Ovs):
 
         def decided() -> str:
             new = self.log.read_bytes()[start:].decode()
-            return "put" if f"{name}: flow put" in new else "refused" * ("not offloaded" in new)
+            return "refused" if "not offloaded" in new else "put" * (f"{name}: flow put" in new)
 
         wait_for("a decision about the flow", decided, timeout=20, interval=0.1)
         return decided() == "put"
@@ -116,4 +127,18 @@ def test_a_tenant_that_goes_leaves_no_guest(ovs: DummyOvs) -> None:
     ovs.vsctl("create", "acdc", "name=blue")
     assert not ovs.offloads("p1")
     ovs.vsctl("remove", "interface", "p1", "other_config", "acdc-tenant")
+    assert ovs.offloads("p1")
+
+
+def test_a_flow_that_turns_to_a_guest_comes_out_of_hardware(ovs: DummyOvs) -> None:
+    ovs.vsctl("set", "interface", "p3", "other_config:acdc-tenant=blue")
+    assert ovs.offloads("p1")
+    assert ovs.sends("p1", to="p2")
+    ovs.ofctl("mod-flows", "br0", "in_port=1,actions=output:3")
+    wait_for("packets at p3", lambda: ovs.sends("p1", to="p3"), timeout=20, interval=0.2)
+    assert not ovs.sends("p1", to="p2")
+    ovs.ofctl("mod-flows", "br0", "in_port=1,actions=drop")
+    wait_for("no packets", lambda: not ovs.sends("p1", to="p3"), timeout=20, interval=0.2)
+    ovs.ofctl("mod-flows", "br0", "in_port=1,actions=output:2")
+    ovs.vsctl("remove", "interface", "p3", "other_config", "acdc-tenant")
     assert ovs.offloads("p1")
