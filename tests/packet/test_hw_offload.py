@@ -136,9 +136,9 @@ def test_a_flow_that_turns_to_a_guest_comes_out_of_hardware(ovs: DummyOvs) -> No
     assert ovs.sends("p1", to="p2")
     ovs.ofctl("mod-flows", "br0", "in_port=1,actions=output:3")
     wait_for("packets at p3", lambda: ovs.sends("p1", to="p3"), timeout=20, interval=0.2)
-    assert not ovs.sends("p1", to="p2")
-    ovs.ofctl("mod-flows", "br0", "in_port=1,actions=drop")
-    wait_for("no packets", lambda: not ovs.sends("p1", to="p3"), timeout=20, interval=0.2)
+    # The datapath's flow is gone, and hardware does not go on by itself.
+    ovs.appctl("revalidator/purge")
     ovs.ofctl("mod-flows", "br0", "in_port=1,actions=output:2")
+    wait_for("packets at p2", lambda: ovs.sends("p1", to="p2"), timeout=20, interval=0.2)
     ovs.vsctl("remove", "interface", "p3", "other_config", "acdc-tenant")
     assert ovs.offloads("p1")
