@@ -65,7 +65,11 @@ ACDC_PARAM(2, GAIN, gain, FRACTION, 1, ACDC_FIX_ONE,
            ACDC_FIX_ONE / 16, COLUMN, "gain %s", "gain %s")
 
 /* The congestion control if the other end does not have AC/DC: packets are not
- * marked by us.  The default is <code>none</code>. */
+ * marked by us.  The default is <code>none</code>.  Where AC/DC's option was left
+ * out of the guest's SYN or SYN-ACK (counters <code>offer_no_room</code>,
+ * <code>offer_plain</code>, <code>offer_spared</code>) an algorithm that goes by
+ * losses takes the place of <code>none</code>, unless <ref column="algorithm"/> is
+ * <code>none</code>, too. */
 ACDC_PARAM(7, FALLBACK, fallback, FALLBACK, 0, ACDC_N_ALGS - 1,
            ACDC_ALG_NONE, COLUMN, "fallback %s", "fallback %s")
 
