@@ -5,7 +5,7 @@ cannot differ from them:
 
 .. acdc-counters:: PREFIX...    the counters of datapath/acdc-counters.h whose
                                 names begin with one of PREFIX; *: all that the
-                                page has not shown yet, if any
+                                page has not shown yet, if any, as "Others"
 .. acdc-table:: ACDC            columns of a table, from our part of the schema
                                 and of vswitch.xml
 .. acdc-keys:: Open_vSwitch     our keys of another table's columns
@@ -132,6 +132,12 @@ class Table(SphinxDirective):
 
 class Counters(Table):
     widths = "30 70"
+
+    def run(self) -> list[nodes.Node]:
+        made = super().run()
+        if made and self.arguments == ["*"]:
+            made.insert(0, nodes.rubric("", "Others"))
+        return made
 
     def rows(self) -> Iterable[tuple[str, ...]]:
         shown: set[str] = self.env.temp_data.setdefault("acdc_counters", set())
