@@ -16,7 +16,7 @@
 
 #include "acdc-platform.h"
 
-/* Adds memory for some 17,000 flows if there is less than for 'n'.  Returns true
+/* Adds memory for 16,384 flows if there is less than for 'n'.  Returns true
  * if it is to be called again for more: there may be none left. */
 bool acdc_arena_fill(size_t n);
 
