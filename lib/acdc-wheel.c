@@ -107,7 +107,7 @@ acdc_wheel_add(struct acdc_wheel *w, const struct acdc_wheel_item *item,
     struct node *node;
 
     if (i == NONE
-        || (item->kind == ACDC_WHEEL_PROBE && acdc_wheel_is_full(w))) {
+        || (item->kind == ACDC_WHEEL_PROBE && w->n >= ACDC_WHEEL_PROBES)) {
         return false;
     }
     node = &w->nodes[i];

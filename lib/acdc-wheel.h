@@ -24,6 +24,9 @@ enum {
     /* With as many the wheel is full. */
     ACDC_WHEEL_PACKETS = 1024,
     ACDC_WHEEL_BYTES = 32 << 20,
+    ACDC_WHEEL_PROBES = ACDC_WHEEL_PACKETS / 2, /* With as many no probe is added: they
+                                                 * wait for long, and what is paced is
+                                                 * to have room. */
     ACDC_WHEEL_ROOM = 192,      /* So many more may be added nevertheless: a
                                  * batch, with one packet in pieces. */
 };
@@ -54,7 +57,7 @@ bool acdc_wheel_is_empty(const struct acdc_wheel *);
 bool acdc_wheel_is_full(const struct acdc_wheel *);
 
 /* The time of a last acdc_wheel_pop() should be about now.  False if there is no
- * room, which a probe has only in a wheel that is not full. */
+ * room. */
 bool acdc_wheel_add(struct acdc_wheel *, const struct acdc_wheel_item *,
                     uint64_t due);
 /* Whether acdc_wheel_pop() would give at 'now' what is due at 'due'. */

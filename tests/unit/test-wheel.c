@@ -110,11 +110,14 @@ test_full(void)
     struct acdc_wheel_item item;
     uint32_t n = 0;
 
+    while (add(w, START + 9 * SLOT, &port_a, ACDC_WHEEL_PROBE)) {
+        n++;
+    }
+    is_u64(n, ACDC_WHEEL_PROBES, "probes leave room");
     while (!acdc_wheel_is_full(w)) {
         add(w, START + (n++ % 7 + 1) * SLOT, &port_a, ACDC_WHEEL_DATA);
     }
     is_u64(n, ACDC_WHEEL_PACKETS, "so many fit");
-    ok(!add(w, START + SLOT, &port_a, ACDC_WHEEL_PROBE), "then no probe");
     while (add(w, START + 8 * SLOT, &port_a, ACDC_WHEEL_DATA)) {
         n++;
     }
