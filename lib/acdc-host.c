@@ -255,7 +255,8 @@ acdc_host_new_packet(const struct dp_packet *like OVS_UNUSED,
     }
 #endif
 
-    b = malloc(sizeof *b);
+    /* Aligned: with DPDK it begins with an mbuf. */
+    b = acdc_host_alloc(sizeof *b);
     base = malloc(ACDC_HOST_HEADROOM + len);
     if (!b || !base) {
         free(b);
