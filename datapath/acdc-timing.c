@@ -24,10 +24,14 @@ void
 acdc_timing_mark(struct acdc_ctx *ctx, struct acdc_flow *f,
                  const struct acdc_params *params, struct acdc_pkt *p)
 {
-    struct acdc_timing *t = acdc_flow_timing(f);
+    struct acdc_timing *t;
 
-    if (!t || !(f->flags & ACDC_F_CAPABLE) || !p->payload
-        || !acdc_params_timing(params)) {
+    /* First what is at hand. */
+    if (!(f->flags & ACDC_F_CAPABLE) || !p->payload || !acdc_params_timing(params)) {
+        return;
+    }
+    t = acdc_flow_timing(f);
+    if (!t) {
         return;
     }
     if (t->marked && acdc_timing_elapsed(acdc_now_us(ctx), t->sent_us)
