@@ -85,7 +85,8 @@ read_one(struct trace *t, const uint8_t **in, size_t *left, struct segment *s)
     }
     s->side = kind >> 6 & 1 ? SIDE_WIRE : SIDE_FIRST;
     t->now += 1ull << kind % 36;
-    s->time = t->now;
+    /* Some are in the file later than they came. */
+    s->time = t->now - (kind & 8 ? (t->now - t->start) % NS_PER_S : 0);
     *in += n;
     *left -= n;
     return good;

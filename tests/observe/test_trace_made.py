@@ -158,6 +158,21 @@ def test_a_path_that_takes_smaller_packets_only(tmp_path: File, lost: int, found
     assert not found or re.match(r"no segment larger than 1000 bytes .* 1460:", words[0])
 
 
+@pytest.mark.parametrize("before", [0, 0.02])
+def test_times_that_are_out_of_order(tmp_path: File, before: float) -> None:
+    """As of a NIC with several queues: in the file a SYN, and a segment, stand behind one that was
+    sent later."""
+    syn, synack = handshake(65535)
+    packets = [syn, syn, synack, data(100), ack(1560, 65535)]
+    packets += [data(3020), data(1560), ack(4480, 65535)]
+    times = [before, 0, 1, 2, 3, 4 + before, 4, 5.5]
+    got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
+    assert (got["reordered"], got["retransmitted"]) == (1, 0)
+    assert sum(got["limits"].values()) == pytest.approx(got["duration"], abs=1e-6)
+    words = [note["words"] for note in got["verdict"] if note["cause"] == "syn-again"]
+    assert words == ["the SYN was sent 2 times, the last after 0 ms"]
+
+
 def write(
     capture: File,
     packets: list[Packet],

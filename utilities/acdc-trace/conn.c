@@ -70,7 +70,8 @@ note_syn(struct trace *t, struct conn *c, struct tap *tap,
     if (tap->end[from].syns < UINT8_MAX) {
         tap->end[from].syns++;
     }
-    tap->end[from].syn_wait = s->time - tap->end[from].syn_time;
+    tap->end[from].syn_wait = s->time > tap->end[from].syn_time
+                              ? s->time - tap->end[from].syn_time : 0;
     tap->end[from].syn = true;
     tap->end[from].isn = s->seq;
     tap->end[from].mss = s->mss ? s->mss : ACDC_MSS_DEFAULT4;

@@ -175,11 +175,15 @@ half_held(struct tap *tap, int end, uint32_t end_seq, uint64_t now)
 
 /* What the time goes into. ------------------------------------------------- */
 
-/* The time until now, which was spent in 'limit'. */
+/* The time until now, which was spent in 'limit'.  What is earlier than the last event
+ * spends nothing, and time is not spent twice. */
 static void
 spend(struct half *h, uint64_t now, enum limit limit)
 {
-    if (h->last_event && now > h->last_event) {
+    if (now <= h->last_event) {
+        return;
+    }
+    if (h->last_event) {
         h->limits[limit] += now - h->last_event;
     }
     h->last_event = now;
@@ -398,7 +402,8 @@ note_data(struct tap *tap, int end, const struct segment *s,
     uint32_t end_seq = s->seq + s->payload + fin;
 
     if (s->payload && !h->first_data) {
-        h->first_data = h->last_event = s->time;
+        h->first_data = s->time;
+        spend(h, s->time, LIMIT_NONE);
     }
     if (s->payload && !h->round.open) {
         open_round(h, s->time, seq_after(end_seq, h->snd_max) ? end_seq
@@ -415,7 +420,8 @@ note_data(struct tap *tap, int end, const struct segment *s,
         uint64_t since = fill_hole(h, s->seq, end_seq);
         uint64_t rtt = half_rtt(tap, end);
 
-        if (since && s->time - since < (rtt > REORDER_NS ? rtt : REORDER_NS)) {
+        /* Of several queues what is later in the file may be earlier. */
+        if (since && s->time < since + (rtt > REORDER_NS ? rtt : REORDER_NS)) {
             h->total.reordered++;
             h->round.sums.reordered++;
         } else {
