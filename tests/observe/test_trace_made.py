@@ -119,8 +119,11 @@ def test_where_it_was_captured_by_the_handshake_alone(
     assert causes(got)[0] == cause
 
 
-def test_without_the_handshake_the_scale_of_windows_is_not_known(tmp_path: File) -> None:
-    made = write(tmp_path / "made.pcap", window_limited()[2:])
+@pytest.mark.parametrize("lacks", [1, 2])
+def test_without_the_handshake_the_scale_of_windows_is_not_known(
+    tmp_path: File, lacks: int
+) -> None:
+    made = write(tmp_path / "made.pcap", window_limited()[lacks:])
     assert causes(direction(objects(made), 80))[0] == "no-handshake"
     assert causes(direction(objects("--scale", "7", made), 80))[0] == "window"
 

@@ -516,7 +516,7 @@ note_window(const struct trace *t, const struct conn *c, struct tap *tap,
     struct tap *guest = c->tap[SIDE_FIRST];
     uint32_t edge;
 
-    if (!syn && !known) {
+    if (!known) {
         return;
     }
     h->window = (uint32_t) s->window
