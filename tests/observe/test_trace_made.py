@@ -176,6 +176,61 @@ def test_times_that_are_out_of_order(tmp_path: File, before: float) -> None:
     assert words == ["the SYN was sent 2 times, the last after 0 ms"]
 
 
+# Numbers come round: so much at a time may be missing in a capture, and so often.
+GAP, GAPS = 15 << 20, 150
+
+
+def test_a_window_that_is_not_full_after_2_gib(tmp_path: File) -> None:
+    window, seq = 12 * 1460, 1560
+    packets, times = [*handshake(window), data(100), ack(seq, window)], [0, 1, 1.01, 2.0]
+    for _ in range(GAPS):
+        seq += GAP
+        packets.append(ack(seq, window))
+    for _ in range(10):
+        packets += [data(seq + 1460 * i) for i in range(9)]
+        seq += 9 * 1460
+        packets.append(ack(seq, window))
+    times += [2 + 0.001 * i for i in range(GAPS)]
+    times += [3 + 2 * (i // 10) + (i % 10 == 9) for i in range(100)]
+    got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
+    assert causes(got)[0] == "sender"
+
+
+def test_acks_that_come_again_after_2_gib(tmp_path: File) -> None:
+    packets = [*handshake(65535), data(100), ack(1560, 65535)]
+    packets += [data(1560 + GAP * i) for i in range(GAPS)]
+    seq = 1560 + GAP * GAPS
+    for i in range(10):
+        packets += [data(seq + 1460 * i), ack(seq + 1460 * (i + 1), 65535)]
+    got = direction(objects(write(tmp_path / "made.pcap", packets)), 80)
+    assert got["acked"] > 10 * 1460
+    assert got["flight_max"] <= (1 << 30) + GAP
+
+
+@pytest.mark.parametrize("acks", [False, True])
+def test_reports_that_come_again_after_2_gib(tmp_path: File, acks: bool) -> None:
+    """Of which the capture has nothing, or ACKs without a report.  What the first report adds is
+    not known."""
+    syn: list[Option] = [option(Capability(flags="NOT_ECT")), *PLAIN_SYN]
+
+    def report(seq: int, ecn: int) -> Packet:
+        marks = option(Feedback(ecn_bytes=ecn, total_bytes=seq - 100))
+        return ETHERNET / BACK / tcp(80, 40000, ACK, 500, seq, options=[marks])
+
+    packets = [
+        ETHERNET / THERE / tcp(40000, 80, SYN, 99, 0, options=syn),
+        ETHERNET / BACK / tcp(80, 40000, SYN | ACK, 499, 100, options=syn),
+        *(data(100, 1000), report(1100, 0)),
+    ]
+    packets += [ack(1100 + GAP * (i + 1), 65535) for i in range(GAPS * acks)]
+    for i in range(4):
+        seq = 1100 + GAP * GAPS + 1000 * i
+        packets += [data(seq, 1000), report(seq + 1000, 5000 + 1000 * i)]
+    got = direction(objects(write(tmp_path / "made.pcap", packets)), 80)
+    assert got["marked"] == pytest.approx(3 / 4)
+    assert ("feedback-lost" in causes(got)) == acks
+
+
 def write(
     capture: File,
     packets: list[Packet],

@@ -358,6 +358,9 @@ begin(struct tap *tap, int end, uint32_t seq)
     h->n_holes = 0;
     h->sent_first = h->sent_n = 0;
     h->recovering = h->round.open = false;
+    if (h->replay) {
+        h->replay->based = false;
+    }
     h->edge_valid = h->edge_valid && seq_after(h->edge, seq)
                     && h->edge - seq < ACDC_WINDOW_MAX;
 }
@@ -462,7 +465,9 @@ half_data(struct trace *t, struct conn *c, struct tap *tap, int end,
     struct law_event event = { 0, false, false };
     enum limit limit;
 
-    if (syn || !h->begun || seq - h->snd_max + RESYNC > 2u * RESYNC) {
+    /* More in flight than a window: its ACKs are missing. */
+    if (syn || !h->begun || seq - h->snd_max + RESYNC > 2u * RESYNC
+        || half_flight(h) > ACDC_WINDOW_MAX) {
         if (syn && h->begun && h->first_data) {
             return true;        /* Sent again, or of nobody. */
         }
@@ -569,6 +574,9 @@ advance(struct tap *tap, int end, const struct segment *s, uint32_t acked,
         note_rtt_min(h, rtt);   /* Of the handshake. */
     }
     h->snd_una = s->ack;
+    if (!seq_after(h->full, s->ack)) {
+        h->full = s->ack;       /* Else it seems ahead after 2 GiB. */
+    }
     h->dupacks = 0;
     h->total.acked += payload;
     h->round.sums.acked += payload;

@@ -28,7 +28,7 @@ get_facts(const struct trace *t, const struct tap *tap, int end,
 
 /* Begins with the first report, which counts from the handshake. */
 static struct replay *
-start(struct trace *t, struct tap *tap, int end, const struct segment *s)
+start(struct trace *t, struct tap *tap, int end)
 {
     struct replay *r = calloc(1, sizeof *r);
     struct acdc_facts facts;
@@ -41,14 +41,12 @@ start(struct trace *t, struct tap *tap, int end, const struct segment *s)
     r->law.wnd = UINT32_MAX;
     get_facts(t, tap, end, &facts);
     acdc_law_init(&r->law, &facts, ACDC_ALG_DCTCP);
-    if (!tap->end[0].syn || !tap->end[1].syn) {
-        r->fb_ce = s->fb_ce;
-        r->fb_total = s->fb_total;
-    }
+    r->based = tap->end[0].syn && tap->end[1].syn;
     return r;
 }
 
-/* What the report adds to the one before; nothing if that is impossible. */
+/* What the report adds to the one before; nothing if that is impossible, or not known:
+ * the numbers come round. */
 static void
 read_report(struct replay *r, const struct segment *s, uint32_t *ce,
             uint32_t *total)
@@ -56,11 +54,14 @@ read_report(struct replay *r, const struct segment *s, uint32_t *ce,
     uint32_t new_total = s->fb_total - r->fb_total;
     uint32_t new_ce = s->fb_ce - r->fb_ce;
 
-    if (seq_after(r->fb_total, s->fb_total) || new_ce > new_total) {
-        return;
+    if (r->based && r->silent <= ACDC_WINDOW_MAX) {
+        if (seq_after(r->fb_total, s->fb_total) || new_ce > new_total) {
+            return;
+        }
+        *ce = new_ce;
+        *total = new_total;
     }
-    *ce = new_ce;
-    *total = new_total;
+    r->based = true;
     r->fb_ce = s->fb_ce;
     r->fb_total = s->fb_total;
     r->silent = 0;
@@ -97,7 +98,7 @@ law_note(struct trace *t, struct tap *tap, int end, const struct segment *s,
         if (!s || !(s->feedback || (capable && event->acked && h->first_data))) {
             return;
         }
-        r = start(t, tap, end, s);
+        r = start(t, tap, end);
         if (!r) {
             return;
         }

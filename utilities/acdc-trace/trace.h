@@ -114,6 +114,7 @@ struct round {
 /* The law on this direction's feedback.  At most one tap has it. */
 struct replay {
     struct acdc_law law;
+    bool based;                 /* The next two are valid. */
     uint32_t fb_ce, fb_total;   /* Of the last report. */
     uint64_t silent;            /* Acknowledged since then. */
 };
@@ -131,7 +132,8 @@ struct half {
     uint8_t n_holes, dupacks;
     uint32_t snd_una, snd_max;
     uint32_t recover;
-    uint32_t full;              /* The last 'snd_max' that filled the window. */
+    uint32_t full;              /* The last 'snd_max' that filled the window,
+                                 * or 'snd_una'. */
     uint32_t edge;              /* The highest window ever offered ends here. */
     uint32_t window;            /* The last one. */
     uint32_t offered;           /* The other end's then. */
