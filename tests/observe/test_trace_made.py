@@ -385,17 +385,42 @@ def test_what_tcp_is_inside_of(tmp_path: File, link: str) -> None:
     check_conversation(objects(made))
 
 
+@pytest.mark.parametrize("apart", [1, 3000])
 @pytest.mark.parametrize("seconds", [10, 900])
-def test_a_clock_that_is_set_back(tmp_path: File, seconds: int) -> None:
+def test_a_clock_that_is_set_back(tmp_path: File, seconds: int, apart: int) -> None:
     """By more than the connection's age, and than a connection may rest."""
     packets = [ETHERNET / ip for ip in conversation()]
-    times = [ms - 1000 * seconds * (ms >= 12) for ms in range(len(packets))]
+    times = [i * apart - 1000 * seconds * (i >= 12) for i in range(len(packets))]
     made = write(tmp_path / "made.pcap", packets, times=times)
     found = objects(made)
     got = direction(found, 80)
     assert (got["sent"], got["acked"], got["segments"]) == (11000, 10000, 11)
-    assert 0.01 < got["duration"] < 0.03
+    # How long before the first packet of that clock is not known.
+    assert got["duration"] == pytest.approx(0.0195 * apart, abs=0.0006 * apart)
     assert len([o for o in found if o["type"] == "connection"]) == 1
+
+
+CLOCKS: dict[str, Callable[[int], float]] = {
+    "one packet": lambda i: -600_000 * (i == 9),
+    "two packets": lambda i: -600_000 * (i in (9, 15)),
+    "two packets, one after the other": lambda i: -600_000 * (i == 9) - 900_000 * (i == 10),
+    "two interfaces in turn": lambda i: -5000 * (i % 2),
+    "two interfaces": lambda i: -5000 * (i // 3 % 2),
+    "two interfaces, and a packet": lambda i: -5000 * (i // 3 % 2) - 600_000 * (i == 9),
+}
+
+
+@pytest.mark.parametrize("pause", [0, 3000, 10_000])
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_packets_of_another_time(tmp_path: File, clock: str, pause: int) -> None:
+    """They do not make a connection longer, whoever sends first after a pause."""
+    packets = [ETHERNET / ip for ip in conversation()]
+    for first in range(12, 18):
+        times = [i + pause * (i >= first) + CLOCKS[clock](i) for i in range(len(packets))]
+        found = objects(write(tmp_path / "made.pcap", packets, times=times))
+        got = direction(found, 80)
+        assert (got["sent"], got["acked"], got["segments"]) == (11000, 10000, 11)
+        assert got["duration"] == pytest.approx(pause / 1000 + 0.02, abs=0.003)
 
 
 def test_tenants_with_the_same_addresses_are_apart(tmp_path: File) -> None:

@@ -10,6 +10,9 @@ enum {
     LIVE_BUFFER = 16 << 20,
 };
 
+/* So long a clock that was set back may rest before its second packet. */
+#define PAUSE (60 * NS_PER_S)
+
 static void
 complain(const struct source *s, const char *what)
 {
@@ -97,20 +100,51 @@ source_open(struct source *s, bool live, const char *filter)
     return true;
 }
 
+/* When a packet came that has the time 'raw'.  If that is more than a second before the
+ * last one, the clock was set back, or the packet is of an interface with a clock of
+ * its own, or it is a stray.  So it came when the last one did, and another clock is
+ * believed from its second packet on.  Of two clocks each packet is of the one that
+ * fits, after a pause of the earlier one. */
+static uint64_t
+time_of(struct source *s, uint64_t raw)
+{
+    uint64_t least = s->time > NS_PER_S ? s->time - NS_PER_S : 0;
+    uint64_t most = s->time + NS_PER_S;
+    uint64_t time = raw + s->set_back, other = raw + s->other;
+    bool was_old = s->old;
+
+    s->old = time < least;
+    if (time >= least && time <= most) {
+        return time;
+    }
+    if (!s->old) {
+        most = time;
+    } else if (was_old) {
+        most = s->time + PAUSE;
+    }
+    if (other >= least && other <= most) {
+        uint64_t set_back = s->other;
+
+        s->other = s->set_back;
+        s->set_back = set_back;
+        s->old = false;
+        return other;
+    }
+    if (s->old) {
+        s->other = s->set_back + (s->time - time);
+        return s->time;
+    }
+    return time;
+}
+
 bool
 source_next(struct source *s)
 {
     int status = pcap_next_ex(s->pcap, &s->header, &s->data);
 
     if (status == 1) {
-        uint64_t before = s->time;
-
-        s->time = (uint64_t) s->header->ts.tv_sec * NS_PER_S
-                  + (uint64_t) s->header->ts.tv_usec * s->unit + s->set_back;
-        if (s->time + NS_PER_S < before) {
-            s->set_back += before - s->time;
-            s->time = before;
-        }
+        s->time = time_of(s, (uint64_t) s->header->ts.tv_sec * NS_PER_S
+                             + (uint64_t) s->header->ts.tv_usec * s->unit);
         return true;
     }
     s->header = NULL;

@@ -19,6 +19,8 @@ struct source {
     const u_char *data;
     uint64_t time;              /* ns; a clock that was set back goes on. */
     uint64_t set_back;          /* ns, by how much. */
+    uint64_t other;             /* Likewise of another clock, or of one packet. */
+    bool old;                   /* The packet's time was not believed. */
     bool over, failed;
 };
 
