@@ -366,6 +366,13 @@ def check_conversation(found: list[Json]) -> None:
 ETHERNET = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
 OUTER = ETHERNET / IP(src="192.0.2.1", dst="192.0.2.2")
 GENEVE = bytes.fromhex("0100655800000700") + bytes(4)
+
+
+def cooked2(kind: int) -> bytes:
+    """A header of LINKTYPE_LINUX_SLL2."""
+    return struct.pack(">HHIHBB8s", kind, 0, 1, 1, 0, 6, b"")
+
+
 LINKS: dict[str, tuple[int, Callable[[Packet], Packet]]] = {
     "ethernet": (1, lambda ip: ETHERNET / ip),
     "vlan": (1, lambda ip: ETHERNET / Dot1Q(vlan=5) / ip),
@@ -374,6 +381,13 @@ LINKS: dict[str, tuple[int, Callable[[Packet], Packet]]] = {
     "geneve": (1, lambda ip: OUTER / UDP(dport=6081) / Raw(GENEVE) / ETHERNET / ip),
     "vxlan6": (1, lambda ip: ETHERNET / IPv6() / UDP(dport=4789) / VXLAN(vni=7) / ETHERNET / ip),
     "cooked": (113, lambda ip: CookedLinux(proto=0x800) / ip),
+    "cooked-vlan": (113, lambda ip: CookedLinux(proto=0x8100) / Dot1Q(vlan=5) / ip),
+    "cooked-qinq": (
+        113,
+        lambda ip: CookedLinux(proto=0x88A8) / Dot1Q(vlan=5) / Dot1Q(vlan=6) / ip,
+    ),
+    "cooked2": (276, lambda ip: Raw(cooked2(0x800)) / ip),
+    "cooked2-vlan": (276, lambda ip: Raw(cooked2(0x8100)) / Dot1Q(vlan=5) / ip),
     "raw": (101, lambda ip: ip),
 }
 
@@ -423,12 +437,13 @@ def test_packets_of_another_time(tmp_path: File, clock: str, pause: int) -> None
         assert got["duration"] == pytest.approx(pause / 1000 + 0.02, abs=0.003)
 
 
-def test_tenants_with_the_same_addresses_are_apart(tmp_path: File) -> None:
-    _, wrap = LINKS["ethernet"]
+@pytest.mark.parametrize(("link", "other"), [("ethernet", "vxlan"), ("cooked", "cooked-vlan")])
+def test_tenants_with_the_same_addresses_are_apart(tmp_path: File, link: str, other: str) -> None:
+    linktype, wrap = LINKS[link]
     packets = [wrap(ip) for ip in conversation()]
-    tagged = [LINKS["vxlan"][1](ip) for ip in conversation()]
+    tagged = [LINKS[other][1](ip) for ip in conversation()]
     both = [packet for pair in zip(packets, tagged, strict=True) for packet in pair]
-    found = objects(write(tmp_path / "made.pcap", both))
+    found = objects(write(tmp_path / "made.pcap", both, linktype))
     connections = [o for o in found if o["type"] == "connection"]
     assert [o["acked"] for o in connections] == [10000, 10000]
     assert len({o["network"] for o in connections}) == 2

@@ -45,20 +45,44 @@ frame_knows(int linktype)
     }
 }
 
-/* The Ethernet type of what is behind a header of 'linktype' that is not
- * Ethernet's; sets '*ofs' to where that begins.  0: none. */
+/* The Ethernet type behind VLAN tags, of which 'type' says that they are at '*ofs';
+ * moves that behind them and sets '*vids', as the parser does with Ethernet's. */
 static uint16_t
-network_type(const uint8_t *data, uint32_t hlen, int linktype, uint16_t *ofs)
+skip_tags(const uint8_t *data, uint32_t hlen, uint16_t type, uint16_t *ofs,
+          uint32_t *vids)
+{
+    unsigned int n;
+
+    for (n = 0; n < ACDC_MAX_VLANS && hlen >= *ofs + (uint32_t) ACDC_VLAN_HLEN
+                && (type == ACDC_ETHERTYPE_VLAN || type == ACDC_ETHERTYPE_QINQ); n++) {
+        uint32_t vid = acdc_get16(data + *ofs) & ACDC_VID_MASK;
+
+        if (vid && *vids <= ACDC_VID_MASK) {
+            *vids = *vids << 12 | vid;
+        }
+        type = acdc_get16(data + *ofs + 2);
+        *ofs = (uint16_t) (*ofs + ACDC_VLAN_HLEN);
+    }
+    return type;
+}
+
+/* The Ethernet type of what is behind a header of 'linktype' that is not Ethernet's, and
+ * behind VLAN tags '*vids'; sets '*ofs' to where that begins.  0: none. */
+static uint16_t
+network_type(const uint8_t *data, uint32_t hlen, int linktype, uint16_t *ofs,
+             uint32_t *vids)
 {
     uint8_t first;
 
     switch (linktype) {
     case DLT_LINUX_SLL:
         *ofs = SLL_HLEN;
-        return hlen >= SLL_HLEN ? acdc_get16(data + 14) : 0;
+        return hlen < SLL_HLEN ? 0
+               : skip_tags(data, hlen, acdc_get16(data + 14), ofs, vids);
     case DLT_LINUX_SLL2:
         *ofs = SLL2_HLEN;
-        return hlen >= SLL2_HLEN ? acdc_get16(data) : 0;
+        return hlen < SLL2_HLEN ? 0
+               : skip_tags(data, hlen, acdc_get16(data), ofs, vids);
     case DLT_NULL:
     case DLT_LOOP:
         *ofs = NULL_HLEN;
@@ -173,15 +197,16 @@ bool
 frame_read(const uint8_t *data, uint32_t hlen, uint32_t len, int linktype,
            uint16_t exid, struct segment *s, struct frame_counts *counts)
 {
-    uint32_t vni = 0, ofs, depth;
+    uint32_t vni = 0, ofs, depth, vids;
     struct acdc_pkt p;
 
     s->network = 0;
     for (depth = 0;; depth++) {
         uint16_t type = 0, at = 0;
 
+        vids = 0;
         if (linktype != DLT_EN10MB) {
-            type = network_type(data, hlen, linktype, &at);
+            type = network_type(data, hlen, linktype, &at, &vids);
             if (!type) {
                 counts->other++;
                 return false;
@@ -205,7 +230,7 @@ frame_read(const uint8_t *data, uint32_t hlen, uint32_t len, int linktype,
         linktype = DLT_EN10MB;
         s->network = vni << 8 ^ 1;
     }
-    s->network ^= p.kind == ACDC_KIND_4 ? 0 : p.vids;
+    s->network ^= vids | (p.kind == ACDC_KIND_4 ? 0 : p.vids);
     to_segment(&p, s);
     counts->tcp++;
     return true;
