@@ -101,10 +101,9 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
     f->active = (uint16_t) ctx->now_ms;
     if (acdc_unlikely(acdc_law_deliver(&in->law, acked))) {
         /* Twin: window_of_data(). */
-        uint32_t left = flight - acked;
-
-        rtt_us = acdc_flow_sample_rtt(ctx, f, params, left < in->law.wnd
-                                                      ? left : in->law.wnd);
+        rtt_us = acdc_flow_sample_rtt(ctx, f, params,
+                                      flight - acked < in->law.wnd
+                                      ? flight - acked : in->law.wnd);
     }
     /* Twin: tell_law(). */
     if (ack == f->snd_nxt) {
