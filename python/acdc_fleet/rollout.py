@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -38,20 +39,29 @@ def wait(
     try:
         centre.wait(lambda: not missing(), "", timeout)
     except TimeoutError:
-        names = missing()
-        raise TimeoutError(
-            f"{len(names)} of {len(hosts())} hosts have not acknowledged revision {number} within"
-            f" {timeout:g} s: {some(names)}"
-        ) from None
+        raise TimeoutError(_late(missing(), len(hosts()), number, timeout)) from None
+
+
+def _late(names: list[str], total: int, number: int, timeout: float) -> str:
+    return (
+        f"{len(names)} of {total} hosts have not acknowledged revision {number} within"
+        f" {timeout:g} s: {some(names)}"
+    )
+
+
+def _ours(centre: Centre, number: int) -> Any:  # noqa: ANN401
+    """The row of Fleet if that revision is still the one that is rolled out."""
+    fleet = centre.fleet
+    if [row.number for row in fleet.staged] != [number]:
+        raise Failure(f"the roll-out of revision {number} was ended by someone else")
+    return fleet
 
 
 def _set(centre: Centre, number: int, **columns: object) -> None:
     """Sets columns of Fleet if that revision is still the one that is rolled out."""
 
     def fill(_: object) -> None:
-        fleet = centre.fleet
-        if [row.number for row in fleet.staged] != [number]:
-            raise Failure(f"the roll-out of revision {number} was ended by someone else")
+        fleet = _ours(centre, number)
         for name in ("current", "staged"):
             fleet.verify(name)
         for name, value in columns.items():
@@ -79,11 +89,7 @@ def check(centre: Centre, groups: list[list[Any]]) -> None:
 
 
 def run(
-    centre: Centre,
-    timeout: float,
-    soak: float,
-    allowed: int,
-    tell: Callable[[str], None],
+    centre: Centre, timeout: float, soak: float, allowed: int, tell: Callable[[str], None]
 ) -> tuple[int, set[tuple[str, str]]]:
     """Rolls out the staged revision: each stage when the one before has applied it, and has had
     'soak' seconds without more than 'allowed' new problems.  Returns its number, and the problems
@@ -99,6 +105,7 @@ def run(
     _set(centre, number, stopped=[])
 
     def look() -> None:
+        _ours(centre, number)
         new = problems(centre) - before
         if len(new) > allowed:
             name, problem = min(new)
@@ -108,24 +115,24 @@ def run(
         _set(centre, number, stopped=[why])
         raise Stopped(f"revision {number}: {why}; rollout resume, or rollout abort")
 
+    def pause() -> None:
+        look()
+        with contextlib.suppress(TimeoutError):
+            centre.wait(lambda: False, "", 0.1)
+
     def stage(names: list[str]) -> None:
         def hosts() -> list[Any]:
             return [host for name in names for host in centre.hosts(name)]
 
         tell(f"{', '.join(names)}: {len(hosts())} hosts")
         deadline = time.monotonic() + timeout
-        while any(host.applied != number for host in hosts()):
-            look()
-            try:
-                wait(centre, hosts, number, "applied", 0.5)
-            except TimeoutError as late:
-                if time.monotonic() > deadline:
-                    stop(str(late).replace("0.5 s", f"{timeout:g} s"))
+        while late := [host.name for host in hosts() if host.applied != number]:
+            if time.monotonic() > deadline:
+                stop(_late(late, len(hosts()), number, timeout))
+            pause()
         end = time.monotonic() + soak
         while time.monotonic() < end:
-            look()
-            time.sleep(0.1)
-            centre.wait(lambda: True, "")
+            pause()
         look()
 
     done: list[Any] = []

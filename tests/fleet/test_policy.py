@@ -291,8 +291,11 @@ def test_a_difference_in_the_seventh_digit(fleet: Fleet) -> None:
     assert "nothing changes" not in out
 
 
-def test_a_rollout_that_someone_else_ended(fleet: Fleet) -> None:
-    """Who rolled it out does not go on with the next one, which others have begun."""
+@pytest.mark.parametrize("applied", [True, False], ids=["soaking", "waiting"])
+def test_a_rollout_that_someone_else_ended(fleet: Fleet, applied: bool) -> None:
+    """Who rolled it out does not go on with the next one, which others have begun, nor wait for a
+    host that has a later one."""
+    host = fleet.hosts[0]
     fleet.ctl("host", "label", "host-0", "role=canary")
     fleet.ctl("group", "set", "canary", "role=canary", "--stage=1")
     centre, other = Centre(fleet.db), Centre(fleet.db)
@@ -305,18 +308,23 @@ def test_a_rollout_that_someone_else_ended(fleet: Fleet) -> None:
         except Failure as failure:
             told.append(str(failure).replace(str(number), "N"))
 
-    first = threading.Thread(target=roll_out)
+    if not applied:
+        host.stop_agent()
+    first = threading.Thread(target=roll_out, daemon=True)
     first.start()
     other.wait(lambda: other.staged is not None, "no roll-out")
     number = other.fleet.staged[0].number
-    other.wait(lambda: other.find("Host", "host-0").applied == number, "not applied")
+    if applied:
+        other.wait(lambda: other.find("Host", "host-0").applied == number, "not applied")
     rollout.abort(other)
-    other.set_policy(with_beta(0.75), "another", staged=True)
-    first.join()
-    other.wait(lambda: True, "")
+    other.set_policy(with_beta(0.75), "another", staged=applied)
+    if not applied:
+        host.start_agent()
+    first.join(15)
     assert told[-1] == "the roll-out of revision N was ended by someone else"
-    assert other.staged is not None
-    assert {host.beta() for host in fleet.hosts} == {"0.5"}
+    if applied:
+        other.wait(lambda: other.staged is not None, "another's roll-out is gone")
+        assert {host.beta() for host in fleet.hosts} == {"0.5"}
     centre.close()
     other.close()
 
