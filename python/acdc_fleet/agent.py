@@ -181,6 +181,8 @@ class Agent:
         if self.local is not None and self.local.outdated:
             self.local.close()
             self.local = None
+            # Of a transaction there nothing more is heard.
+            self.transaction, self.seen = None, ()
         if self.local is None:
             schema = call(self.local_remote, "get_schema", "Open_vSwitch")
             columns = dict(LOCAL_COLUMNS)

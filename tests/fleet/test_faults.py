@@ -9,7 +9,12 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+
+from acdc_fleet.agent import Agent
 from acdc_testlib.fleet import CTL, SERVERS, Fleet, schema
 from acdc_testlib.netns import wait_for
 
@@ -75,6 +80,16 @@ def test_an_agent_is_killed_in_a_transaction(fleet: Fleet) -> None:
         assert found in (["0.25", "0.25"], ["0.5", "0.5"], ["0.5", "[]"])
         host.start_agent()
     wait_for("the last one", lambda: host.vsctl("get", "acdc", "blue", "gain") == "0.5")
+
+
+def test_a_database_is_converted_in_a_transaction() -> None:
+    """The agent does not wait for it for ever."""
+    agent: Any = Agent("unix:/nonexistent")
+    agent.local = SimpleNamespace(outdated=True, close=lambda: None)
+    agent.transaction, agent.seen = object(), (1,)
+    with pytest.raises(ConnectionError):
+        agent.connect()
+    assert (agent.local, agent.transaction, agent.seen) == (None, None, ())
 
 
 def test_the_centre_is_away(fleet: Fleet) -> None:
