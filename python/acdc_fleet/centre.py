@@ -332,6 +332,7 @@ class Centre:
                     raise Failure(f"there is no listener {address}; there are: {known}")
                 row = there.pop(address)
                 for column in ("connections", "relays"):
+                    fleet.verify(column)
                     setattr(fleet, column, [r for r in getattr(fleet, column) if r != row])
             for column, targets, columns in (
                 ("connections", connections, {"role": ROLE}),
@@ -345,6 +346,7 @@ class Centre:
                         row.target, row.inactivity_probe = address, 60000
                         for name, value in columns.items():
                             setattr(row, name, value)
+                        fleet.verify(column)
                         setattr(fleet, column, [*getattr(fleet, column), row])
 
         self.commit(fill)

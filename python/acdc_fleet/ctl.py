@@ -325,27 +325,35 @@ class Command:
         return 0
 
     def host_label(self) -> int:
-        row = self.centre.find("Host", self.args.name)
-        labels = _labels(self.args.labels)
+        name, labels = self.args.name, _labels(self.args.labels)
+        new: dict[str, str] = {}
 
         def fill(_: object) -> None:
-            row.labels = {k: v for k, v in (row.labels | labels).items() if v}
+            nonlocal new
+            row = self.centre.find("Host", name)
+            row.verify("labels")
+            new = {k: v for k, v in (row.labels | labels).items() if v}
+            row.labels = new
 
         self.centre.commit(fill)
         self.show(
-            {"name": row.name, "labels": row.labels},
-            f"host {row.name}: {output.text(row.labels) or 'no labels'}",
+            {"name": name, "labels": new}, f"host {name}: {output.text(new) or 'no labels'}"
         )
         return 0
 
     def delete(self, table: str) -> int:
         name = self.args.name
-        if self.args.if_exists and name not in {row.name for row in self.centre.rows(table)}:
-            self.show({"deleted": None}, "")
-            return 0
-        row = self.centre.find(table, name)
-        self.centre.commit(lambda _: row.delete())
-        self.show({"deleted": name}, "")
+        deleted: str | None = None
+
+        def fill(_: object) -> None:
+            nonlocal deleted
+            there = name in {row.name for row in self.centre.rows(table)}
+            deleted = name if there or not self.args.if_exists else None
+            if deleted:
+                self.centre.find(table, name).delete()
+
+        self.centre.commit(fill)
+        self.show({"deleted": deleted}, "")
         return 0
 
     def host_del(self) -> int:

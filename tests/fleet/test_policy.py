@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ovs.db.idl import Transaction
 
 from acdc_fleet import rollout
 from acdc_fleet.centre import Centre, Policy
@@ -226,6 +227,31 @@ def test_two_operators_at_once(fleet: Fleet) -> None:
     running = [subprocess.Popen([*CTL, db, "tenant", "set", name, "beta=1"]) for name in words]
     assert [process.wait(60) for process in running] == [0] * 4
     assert set(fleet.ctl_json("tenant", "list")) == {"blue", *words}
+
+
+def test_another_is_faster(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a row was read, and before it is written or deleted."""
+    send, commit = Transaction.commit, Centre.commit
+
+    def sends(transaction: Transaction) -> str:
+        monkeypatch.setattr(Transaction, "commit", send)
+        fleet.ctl("host", "label", "host-0", "a=1")
+        return str(send(transaction))
+
+    def commits(centre: Centre, fill: Callable[[Transaction], None]) -> None:
+        monkeypatch.setattr(Centre, "commit", commit)
+        fleet.ctl("group", "del", "g")
+        centre.wait(lambda: not centre.rows("Group"), "group g is there")
+        commit(centre, fill)
+
+    monkeypatch.setattr(Transaction, "commit", sends)
+    fleet.ctl("host", "label", "host-0", "b=1")
+    assert fleet.ctl_json("host", "list")[0]["labels"].keys() >= {"a", "b"}
+    fleet.ctl("host", "label", "host-0", "a=", "b=")
+    fleet.ctl("group", "set", "g", "rack=7")
+    monkeypatch.setattr(Centre, "commit", commits)
+    done = fleet.run_ctl("group", "del", "g")
+    assert done.returncode == 1 and 'there is no group "g"' in done.stderr
 
 
 def test_staged(fleet: Fleet) -> None:
