@@ -43,7 +43,7 @@ def _columns(row: Any) -> dict[str, Any]:  # noqa: ANN401
     values = {}
     for name, column in row._table.columns.items():
         value = plain(getattr(row, name)) if name != "rules" else None
-        if value not in (None, [], {}):
+        if value not in (None, [], {}, ""):
             values[name] = value[0] if isinstance(value, list) and column.type.n_max == 1 else value
     return values
 
@@ -301,7 +301,7 @@ class Centre:
     ) -> Any:  # noqa: ANN401
         row = transaction.insert(self.idl.tables["Revision"])
         row.number, row.time = number, int(time.time())
-        row.author = os.environ.get("SUDO_USER") or getpass.getuser()
+        row.author = os.environ.get("SUDO_USER") or _user()
         row.comment, row.tenants = comment, tenants
         return row
 
@@ -362,6 +362,14 @@ class Centre:
         role = transaction.insert(self.idl.tables["RBAC_Role"])
         role.name, role.permissions = ROLE, {"Host": permission}
         return fleet
+
+
+def _user() -> str:
+    """The number of one who has no name here."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def _reason(text: str) -> str:

@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from acdc_fleet import centre
 from acdc_fleet.arguments import build
 from acdc_testlib.fleet import CTL, ROOT, SERVERS, Fleet
 from acdc_testlib.netns import wait_for
@@ -137,6 +138,19 @@ def test_twice_is_once(fleet: Fleet) -> None:
             name = {"tenant": "no tenant", "rule": "no rule", "unbind": "no selector"}
             said = fleet.run_ctl(*words[:-1]).stderr
             assert name.get(words[0], "no group") in said
+
+
+def test_a_rule_for_all_twice(fleet: Fleet) -> None:
+    """Whose match is empty."""
+    fleet.ctl("rule", "add", "blue", "1", "")
+    assert "nothing changes" in fleet.ctl("rule", "add", "blue", "1", "")
+
+
+def test_an_operator_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 54321)
+    assert centre._user() == "54321"
 
 
 def test_listeners_come_and_go(fleet: Fleet) -> None:
