@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -251,8 +252,11 @@ def test_a_reader_that_goes_away(fleet: Fleet) -> None:
 
 def test_nobody_answers(fleet: Fleet) -> None:
     """An error of the database is 1, and a lost cluster is named.  4 is hosts' alone."""
-    done = fleet.run_ctl("status", db=f"unix:{fleet.dir}/none")
+    done = fleet.run_ctl("--connect-timeout=1", "status", db=f"unix:{fleet.dir}/none")
     assert done.returncode == 1 and "No such file" in done.stderr
+    late = fleet.dir / "late"
+    threading.Timer(1, late.symlink_to, [fleet.db.removeprefix("unix:")]).start()
+    assert fleet.run_ctl("status", db=f"unix:{late}").returncode == 0
     left = fleet.leader()
     for name in SERVERS:
         if name != left:
