@@ -288,8 +288,9 @@ class Side:
         return got
 
     def counters(self) -> dict[str, int]:
-        """Of the port's tenant."""
-        (row,) = (row for row in self._show()["tenants"] if row["name"] == self._tenant)
+        """Of the port's tenant, which each datapath has."""
+        rows = self._show()["tenants"]
+        (row,) = (row for row in rows if self._port in {port["name"] for port in row["ports"]})
         return dict(row["counters"])
 
     def _show(self) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from acdc_check import Side
 from acdc_check.segment import CE, ECT0, NOT_ECT, SYN, Segment
 from acdc_testlib.netns import Tap, wait_for
 from acdc_testlib.ovs import Ovs
@@ -350,6 +351,16 @@ def test_what_was_there_stays(hypervisors: Hypervisors) -> None:
             for name in ("n_flows", "n_half_open", "n_closed", "table_bytes"):
                 datapath.pop(name)
     assert before == after
+
+
+def test_two_datapaths(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has the tenant; the port is in one."""
+    side: Any = Side.__new__(Side)
+    side._port, side._tenant = "acdc0", "t"
+    rows = [{"name": "t", "ports": ports, "counters": {"n": n}}
+            for n, ports in enumerate(([], [{"name": "acdc0"}]))]  # fmt: skip
+    monkeypatch.setattr(Side, "_show", lambda _: {"tenants": rows})
+    assert side.counters() == {"n": 1}
 
 
 def test_two_at_once(hypervisors: Hypervisors) -> None:
