@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import gzip
 import lzma
 import os
 import signal
 import sys
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
@@ -19,6 +21,13 @@ PACKAGES = {
     "prometheus_client": "python3-prometheus-client",
     "rich": "python3-rich",
 }
+# Of ip, tc and modinfo, which cron's PATH lacks.
+SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
+UNPACK: dict[str, Callable[[bytes], bytes]] = {
+    ".ko": bytes,
+    ".gz": gzip.decompress,
+    ".xz": lzma.decompress,
+}
 
 
 @contextmanager
@@ -27,7 +36,12 @@ def ending(program: str, failed: int = 1) -> Iterator[None]:
 
     If the reader of standard output has gone, the program ends as any filter does, by SIGPIPE.
     A full disk, another error of the system, or a module that is not installed is a line on
-    standard error and the exit status 'failed'.  After Ctrl-C the exit status is 130."""
+    standard error and the exit status 'failed'.  After Ctrl-C the exit status is 130.
+
+    What the system's administrator may run is found, whatever PATH is."""
+    places = os.environ.get("PATH") or os.defpath
+    if not places.endswith(SBIN):
+        os.environ["PATH"] = f"{places}:{SBIN}"
     try:
         try:
             yield
@@ -61,11 +75,14 @@ def seconds(text: str) -> float:
 seconds.__name__ = "number of seconds"
 
 
-def is_module(note: bytes, path: Path) -> bool:
+def is_module(note: bytes, path: Path) -> bool | None:
     """Whether the kernel's module with that build ID is the one in 'path', which may be
     compressed."""
     data = path.read_bytes()
-    return note in (lzma.decompress(data) if path.suffix == ".xz" else data)
+    try:
+        return note in UNPACK[path.suffix](data)
+    except (KeyError, EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error):
+        return None
 
 
 def _fail(message: str, status: int) -> NoReturn:

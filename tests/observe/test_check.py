@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import runpy
@@ -12,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path as File
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -184,6 +186,26 @@ def test_what_holds_what_is_paced(switch: Ovs, setting: dict[str, Any]) -> None:
     assert check(switch)["pacing"] == [(OK, message)]
 
 
+def test_what_cannot_be_asked_hides_nothing() -> None:
+    program = runpy.run_path(str(CHECK))
+
+    def finds(_: object) -> Iterator[tuple[int, str]]:
+        yield CRITICAL, "wrong"
+        raise FileNotFoundError("modinfo")
+
+    program["CHECKS"].clear()
+    program["CHECKS"]["datapaths"] = finds
+    found = {"datapaths": [(CRITICAL, "wrong"), (UNKNOWN, "modinfo")]}
+    assert program["run_checks"](None) == found
+
+
+def test_without_tc() -> None:
+    tenant = {"name": "blue", "params": {"pace": True}}
+    host = SimpleNamespace(tenants=[tenant], text="datapath system: ExID", qdiscs=None)
+    ((state, _),) = runpy.run_path(str(CHECK))["check_pacing"](host)
+    assert state == UNKNOWN
+
+
 def test_which_module_runs(tmp_path: File) -> None:
     """By its build ID, in a plain file and in a compressed one."""
     program = runpy.run_path(str(CHECK))
@@ -198,12 +220,16 @@ def test_which_module_runs(tmp_path: File) -> None:
         ["objcopy", "-O", "binary", "--dump-section", section, mine, "/dev/null"], check=True
     )
     assert len(note.read_bytes()) > 16
-    for compressed in (False, True):
-        if compressed:
-            subprocess.run(["xz", mine, other], check=True)
-            mine, other = tmp_path / "mine.ko.xz", tmp_path / "other.ko.xz"
-        assert program["is_module"](note.read_bytes(), mine)
-        assert not program["is_module"](note.read_bytes(), other)
+    is_module = functools.partial(program["is_module"], note.read_bytes())
+    for compress, suffix in (("true", ""), ("xz", ".xz"), ("gzip", ".gz")):
+        subprocess.run([compress, "--keep", mine, other], check=True)
+        for path, expected in ((mine, True), (other, False)):
+            packed = path.with_name(path.name + suffix)
+            assert is_module(packed) is expected
+            if suffix:
+                packed.write_bytes(packed.read_bytes()[:-10])
+                assert is_module(packed) is None
+    assert is_module(mine.rename(tmp_path / "mine.ko.zst")) is None
 
 
 # What cannot be asked.

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import TypeVar
 
 import pytest
 
+from acdc_cli import ending
 from acdc_testlib.programs import ROOT
 from observe.conftest import Path
 
@@ -101,6 +103,14 @@ def test_a_full_disk_and_a_real_switch(path: Path, words: list[str]) -> None:
     status, said = full_disk(program, *arguments, "--rundir", path.ovs.rundir, PYTHONUNBUFFERED="")
     assert status == PROGRAMS[program]
     assert said == f"{program}: [Errno 28] No space left on device\n"
+
+
+def test_a_path_without_sbin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As cron's."""
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert shutil.which("tc") is None
+    with ending("acdc-check"):
+        assert shutil.which("tc")
 
 
 @pytest.mark.parametrize(
