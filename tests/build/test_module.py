@@ -126,6 +126,13 @@ def test_errors_say_what_is_missing(arguments: list[str], text: str) -> None:
     assert text in done.stderr
 
 
+def test_source_replaces_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+    done = subprocess.run([DKMS, "source", tmp_path, "-k", "6.1"], capture_output=True, text=True)
+    assert done.returncode == 1 and "and stays" in done.stderr
+    assert (tmp_path / "mine").exists()
+
+
 @pytest.fixture(scope="module")
 def dkms() -> SimpleNamespace:
     """acdc-dkms as a module."""
