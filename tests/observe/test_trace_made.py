@@ -540,8 +540,9 @@ def test_what_is_left_of_a_capture_is_told(tmp_path: File) -> None:
 def plot(*words: str | File, data: str = "", **env: str) -> subprocess.CompletedProcess[str]:
     program = ROOT / "utilities/acdc-trace-plot"
     return subprocess.run(
-        [program, *words], input=data, env=os.environ | env, capture_output=True, text=True
-    )
+        [program, *words], input=data, env=os.environ | env, capture_output=True,
+        text=True, errors="surrogateescape",
+    )  # fmt: skip
 
 
 def test_figures(tmp_path: File) -> None:
@@ -556,6 +557,7 @@ def test_figures(tmp_path: File) -> None:
         ("", [], "there are no round trips"),
         (made, ["--connection", "2"], "no round trips of connection 2"),
         ("nonsense\n", [], "standard input, line 1: this is not of acdc-trace --json"),
+        ("\udcff\n", [], "standard input: 'utf-8' codec can't decode"),
         (made, [tmp_path / "nonexistent"], "nonexistent: "),
     ):
         done = plot(figure, *words, data=data)
