@@ -17,6 +17,8 @@ from typing import NoReturn
 
 # Debian's packages of modules that may be missing.
 PACKAGES = {
+    "matplotlib": "python3-matplotlib",
+    "mininet": "--no-install-recommends mininet",
     "ovs": "python3-openvswitch",
     "prometheus_client": "python3-prometheus-client",
     "rich": "python3-rich",
@@ -77,7 +79,7 @@ seconds.__name__ = "number of seconds"
 
 def is_module(note: bytes, path: Path) -> bool | None:
     """Whether the kernel's module with that build ID is the one in 'path', which may be
-    compressed."""
+    compressed.  None: it is damaged, or nothing here unpacks it."""
     data = path.read_bytes()
     try:
         return note in UNPACK[path.suffix](data)

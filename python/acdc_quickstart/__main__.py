@@ -94,6 +94,13 @@ def _count(text: str) -> int:
     return value
 
 
+def _output(text: str) -> Path:
+    path = Path(text)
+    if path.resolve().is_relative_to("/run"):
+        raise argparse.ArgumentTypeError(f"'{text}': want one outside /run, where nothing stays")
+    return path
+
+
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="acdc-quickstart",
@@ -115,8 +122,8 @@ def arguments() -> argparse.ArgumentParser:
     add("--phases", type=_phases, default=list(PHASES), help="a subset of plain,acdc,beta")
     add(
         "--output",
-        type=Path,
-        default=Path("acdc-quickstart-results"),
+        type=_output,
+        default="acdc-quickstart-results",
         metavar="DIR",
         help="where results go (%(default)s)",
     )
@@ -180,6 +187,8 @@ def _measure(args: argparse.Namespace, times: dict[str, float]) -> int:
     commit = prepare.commit()
     output = args.output.resolve()
     am.enter()
+    if not args.no_plot:
+        from . import plot  # It may not be installed.
 
     queue = am.Queue(
         rate=args.rate,
@@ -203,8 +212,6 @@ def _measure(args: argparse.Namespace, times: dict[str, float]) -> int:
     results = [output / "results.json"]
     results[0].write_text(json.dumps(document) + "\n")
     if not args.no_plot:
-        from . import plot
-
         results.append(output / "results.png")
         plot.draw(phases, options, results[1])
     prepare.give_to_owner(*results)
@@ -272,6 +279,8 @@ def main() -> int:
             prepare.check()
         ours = not args.output.exists()
         args.output.mkdir(parents=True, exist_ok=True)
+        if ours:
+            prepare.give_to_owner(args.output)
         log = args.output / "build.log"
         if not args.skip_build and not prepare.is_package():
             log.write_text("")
@@ -280,7 +289,7 @@ def main() -> int:
                 times["install"] = time.monotonic() - begin
             prepare.build(log, args.jobs)
             times["build"] = time.monotonic() - begin - times.get("install", 0)
-            prepare.give_to_owner(*([args.output] if ours else []), log)
+            prepare.give_to_owner(log)
         return _measure(args, times)
     except KeyboardInterrupt:
         say("\nacdc-quickstart: interrupted; nothing of it is left running")

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import platform
 import re
@@ -31,19 +32,29 @@ class Check:
     text: str
 
 
+def _ratio(value: float, base: float) -> float:
+    """NaN, with which no target is reached, if nothing came through."""
+    return value / base if base else math.nan
+
+
+def _known(value: float) -> float | None:
+    """For JSON, which has no NaN."""
+    return None if math.isnan(value) else value
+
+
 def checks(phases: Sequence[Phase]) -> list[Check]:
     by_name = {phase.name: phase for phase in phases}
     found = []
     plain, acdc = by_name.get("plain"), by_name.get("acdc")
     if plain and acdc:
-        ratio = acdc.rtt_ms(50) / plain.rtt_ms(50)
+        ratio = _ratio(acdc.rtt_ms(50), plain.rtt_ms(50))
         text = (
             f"RTT p50 under load {acdc.rtt_ms(50):.2f} ms, {ratio:.2f} of plain OVS's "
             f"{plain.rtt_ms(50):.2f} ms (target: at most {RTT_RATIO:g})"
         )
         found.append(Check("rtt_p50_ratio", ratio, ratio <= RTT_RATIO, text))
         total, before = sum(acdc.goodputs()), sum(plain.goodputs())
-        ratio = total / before
+        ratio = _ratio(total, before)
         text = (
             f"goodput {total / 1e6:.1f} Mbit/s, {ratio:.3f} of plain OVS's "
             f"{before / 1e6:.1f} (target: at least {GOODPUT_RATIO:g})"
@@ -57,10 +68,10 @@ def checks(phases: Sequence[Phase]) -> list[Check]:
         found.append(Check("jain", jain, jain >= JAIN, text))
     if "beta2" in by_name:
         one, two = by_name["beta1"], by_name["beta2"]
-        before = one.tenant_goodput("green") / one.tenant_goodput("blue")
-        after = two.tenant_goodput("green") / two.tenant_goodput("blue")
+        before = _ratio(one.tenant_goodput("green"), one.tenant_goodput("blue"))
+        after = _ratio(two.tenant_goodput("green"), two.tenant_goodput("blue"))
         # What the stacks differ in by themselves is in both.
-        ratio = after / before
+        ratio = _ratio(after, before)
         text = (
             f"a green flow gets {after:.2f} of a blue one after the change of beta, "
             f"{before:.2f} before: {ratio:.2f} of that (target: at most {BETA_RATIO:g})"
@@ -117,7 +128,7 @@ def _phase(phase: Phase) -> dict[str, Any]:
         "counted_seconds": [phase.begin, phase.end],
         "goodput_bps": sum(phase.goodputs()),
         "jain": am.jain(phase.goodputs()),
-        "rtt_us": {f"p{q:g}": phase.rtt_ms(q) * 1000 for q in (50, 90, 99, 99.9)},
+        "rtt_us": {f"p{q:g}": _known(phase.rtt_ms(q) * 1000) for q in (50, 90, 99, 99.9)},
         "drops": phase.counted("drops"),
         "marks": phase.counted("marks"),
         "vswitchd_cpu": run.vswitchd_cpu,
@@ -170,7 +181,7 @@ def document(
         "stacks": list(experiment.options.stacks),
         "ovs_commands": experiment.net.ovs.commands,
         "seconds": {name: round(value, 1) for name, value in times.items()},
-        "checks": [dataclasses.asdict(check) for check in found],
+        "checks": [dataclasses.asdict(check) | {"value": _known(check.value)} for check in found],
         "warnings": experiment.warnings,
         "phases": {phase.name: _phase(phase) for phase in phases},
     }

@@ -17,6 +17,9 @@ from typing import Any
 
 import pytest
 
+import acdc_mininet as am
+from acdc_quickstart import report
+from acdc_quickstart.phases import Phase
 from acdc_testlib.netns import marked
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -106,6 +109,8 @@ def test_targets(results: tuple[str, Path]) -> None:
         ["--k", "-3"],
         ["--buffer", "0"],
         ["--jobs", "0"],
+        ["--output", "/run/results"],
+        ["--output", "/var/run/results"],
     ],
 )
 def test_wrong_arguments(args: list[str], tmp_path: Path) -> None:
@@ -129,6 +134,40 @@ def test_not_as_root() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "as root: sudo utilities/acdc-quickstart --k 60" in done.stderr
+
+
+def test_nothing_comes_through() -> None:
+    """NaN is no JSON, and a goodput of 0 no base of a ratio."""
+    flows = [
+        am.FlowResult(am.Flow("h", "r", tenant=tenant), 0, [], 0, 0, 0)
+        for tenant in ("blue", "green")
+    ]
+    run = am.Run(1, 0, flows, [], [], 0)
+    names = ("plain", "acdc", "beta1", "beta2")
+    phases = [Phase(name, name, run, 0, 1) for name in names]
+    found = report.checks(phases)
+    assert not any(check.ok for check in found)
+    assert len(report.table(phases).splitlines()) > 10
+    rtts = report._phase(phases[0])["rtt_us"]
+    assert set(rtts.values()) == {None}
+    assert report._known(found[0].value) is None
+
+
+@pytest.mark.parametrize(
+    ("module", "package"), [("mininet", "mininet"), ("matplotlib", "python3-matplotlib")]
+)
+def test_what_is_not_installed(tmp_path: Path, module: str, package: str) -> None:
+    """It is said before anything is measured."""
+    text = f"raise ModuleNotFoundError('No module named {module}', name='{module}')"
+    (tmp_path / f"{module}.py").write_text(text)
+    words = ["/usr/bin/python3", "-m", "acdc_quickstart", "--skip-build"]
+    env = os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT / 'python'}"}
+    done = subprocess.run(
+        [*words, f"--output={tmp_path}"], capture_output=True, text=True, timeout=60, env=env
+    )
+    assert done.returncode == 1
+    assert f"{package}\n" in done.stderr and "Traceback" not in done.stderr
+    assert "Measuring" not in done.stderr
 
 
 def test_failing_phase(tmp_path: Path) -> None:
