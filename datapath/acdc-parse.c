@@ -70,11 +70,12 @@ parse_ip4(struct acdc_pkt *p, uint32_t *ip_hlen, uint32_t *ip_len)
     }
     *ip_hlen = (ip[0] & 0xf) * 4u;
     *ip_len = acdc_get16(ip + 2);
-    if (ip[0] >> 4 != 4 || *ip_hlen < ACDC_IP4_HLEN || *ip_len < *ip_hlen) {
+    if (ip[0] >> 4 != 4 || *ip_hlen < ACDC_IP4_HLEN) {
         return ACDC_C_UNTOUCHED_LENGTH;
     }
     p->l4_ofs = (uint16_t) (p->l3_ofs + *ip_hlen);
-    why = need(p, p->l4_ofs);
+    /* BIG TCP has none. */
+    why = *ip_len < *ip_hlen ? ACDC_C_UNTOUCHED_LENGTH : need(p, p->l4_ofs);
     ip = acdc_pkt_ip(p);
     if (why != ACDC_N_COUNTERS) {
         return why;

@@ -78,9 +78,10 @@ static bool acdc_csum_fits(const struct acdc_pkt *p, const struct sk_buff *skb)
 /* One that is not is made here. */
 static noinline bool acdc_make_csum(struct acdc_pkt *p, struct sk_buff *skb)
 {
-	int end = skb_checksum_start_offset(skb) + skb->csum_offset + 2;
+	int start = skb_checksum_start_offset(skb);
 
-	if (p->gso || end <= 0 || !pskb_may_pull(skb, end) ||
+	if (p->gso || start < 0 ||
+	    !pskb_may_pull(skb, start + skb->csum_offset + 2) ||
 	    skb_checksum_help(skb))
 		return false;
 	acdc_refresh(p, skb);
@@ -344,20 +345,21 @@ static __always_inline struct sk_buff *acdc_way_through(struct acdc_port *port,
 
 	if (dir == ACDC_EGRESS)
 		acdc_port_note_mtu(port, READ_ONCE(vport->dev->mtu));
-	if (skb_is_gso(skb) &&
-	    unlikely(skb_shinfo(skb)->gso_type & SKB_GSO_FRAGLIST) &&
-	    !skb_unclone(skb, GFP_ATOMIC)) {
-		/* Each segment has headers of its own: that all are to be like
-		 * the first, which is edited.
-		 */
-		skb_shinfo(skb)->gso_type |= SKB_GSO_DODGY;
-	}
 	acdc_show(&p, vport, skb);
 	if (acdc_is_private(skb))
 		p.writable = ACDC_W_YES;
 	p.aux = way;
 	acdc_process_in_line(port, dir, &p, 1, ktime_get_ns());
 
+	if (skb_is_gso(skb) &&
+	    unlikely(skb_shinfo(skb)->gso_type & SKB_GSO_FRAGLIST) &&
+	    p.ip_version && !skb_unclone(skb, GFP_ATOMIC)) {
+		/* Each segment has headers of its own: that all are to be like
+		 * the first, which is edited.
+		 */
+		skb_shinfo(skb)->gso_type |= SKB_GSO_DODGY;
+		acdc_refresh(&p, skb);
+	}
 	/* What was edited in ICMP is balanced by its own checksums. */
 	if (p.edited && p.ip_version && skb->ip_summed == CHECKSUM_COMPLETE)
 		acdc_complete(&p, skb, way);

@@ -305,20 +305,23 @@ make_big(struct sim *s)
 
     spec.gso = spec.csum_partial = true;
     p = packet_make(&spec);
-    acdc_put16(packet_data(p) + 14 + 2, 0);
+    acdc_put16(packet_data(p) + 14 + 4 * s->vlans + 2, 0);
     return p;
 }
 
 /* What Linux calls BIG TCP is not understood. */
 static void
-test_big(void)
+test_big(unsigned int vlans)
 {
     struct acdc_params params = acdc_params_default;
     struct packet *p;
     struct sim s;
 
     params.police = true;
-    sim_connect_as(&s, &params);
+    sim_init(&s, &params, &params);
+    s.vlans = vlans;
+    s.guest[0].timestamps = s.guest[1].timestamps = true;
+    sim_connect(&s);
     p = sim_egress(&s, 0, make_big(&s));
     is_u64(packet_count(p), 0, "a guest's is not followed, and leaves not");
     is_u64(sim_counter(&s, 0, ACDC_C_REFUSED), 1, "counted");
@@ -343,7 +346,8 @@ main(void)
     test_far_acks(true);
     test_far_acks(false);
     test_hostile_receiver();
-    test_big();
+    test_big(0);
+    test_big(1);
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
     return tap_end();
 }
