@@ -55,7 +55,8 @@ acdc_flow_plb_round(struct acdc_ctx *ctx, struct acdc_flow *f)
     bool idle = f->snd_nxt == f->snd_una;
     /* Without a report, and in the first round, nothing is known. */
     bool reports = f->flags & ACDC_F_CAPABLE;
-    bool known = plb->begun && reports && !in->silent;
+    bool known = plb->begun && reports
+                 && (balance != plb->balance || !in->silent);
     bool congested = (int32_t) (balance - plb->balance) >= 0;
 
     plb->balance = balance;

@@ -224,6 +224,39 @@ test_outage(void)
     sim_done(&s);
 }
 
+/* The other end's guest sends full segments, too, whose reports are in packets of their
+ * own, one for two of them: rounds end without one. */
+static void
+test_both_ways(void)
+{
+    enum { FLIGHT = 4 };
+    struct packet *on_way[FLIGHT] = { NULL }, *p;
+    struct sim s;
+    int i;
+
+    begin(&s, false, true);
+    for (i = 0; i < 300; i++) {
+        struct packet **oldest = &on_way[i % FLIGHT];
+
+        if (*oldest) {
+            for (p = *oldest; p; p = p->next) {
+                packet_set_ecn(p, ACDC_ECN_CE);
+            }
+            packet_free_list(sim_ingress(&s, 1, *oldest));
+            s.guest[1].rcv_nxt += MSS;
+            s.now += SIM_MS / 50;
+            sim_data(&s, 1, MSS, false);
+            s.now += SIM_MS / 50;
+        }
+        *oldest = sim_on_wire(&s, 0, MSS);
+    }
+    for (i = 0; i < FLIGHT; i++) {
+        packet_free_list(on_way[i]);
+    }
+    ok(n_moves(&s) > 0, "data in both directions moves, too");
+    sim_done(&s);
+}
+
 /* The path broke with the connection's last packet. */
 static void
 test_fin(void)
@@ -418,6 +451,7 @@ main(void)
     test_idle();
     test_off();
     test_timeout();
+    test_both_ways();
     test_outage();
     test_fin();
     test_handshake();
