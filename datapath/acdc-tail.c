@@ -34,7 +34,7 @@ wait_us(const struct acdc_flow *f, const struct acdc_flow_more *more,
     if (is_alone(f)) {
         us += delays_us[more->tail_delays];
     }
-    return rtts && us < ACDC_TAIL_MOST_US ? us : 0;
+    return rtts && us <= ACDC_TAIL_MOST_US ? us : 0;
 }
 
 /* Of payload that is segmented later, the last segment; 0 if that cannot be. */
