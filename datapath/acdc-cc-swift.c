@@ -20,7 +20,7 @@ enum {
     RANGE_US = 100,
     RANGE_SEGMENTS = 100,       /* For larger windows the share stays. */
 
-    /* acdc_law.own40. */
+    /* acdc_law.least.own8. */
     UNREPORTED_MOST = 3,        /* So many round-trip times in a row without a report
                                  * are ignored, as reports get lost.  Without any
                                  * report none is. */
@@ -63,7 +63,7 @@ get_queue(const struct acdc_law *l, const struct acdc_facts *e, uint32_t *queue_
         *queue_us = e->queue_us;
         return true;
     }
-    if (l->own40 & UNREPORTED_MOST || !e->rtt_us || !e->min_rtt_us) {
+    if (l->least.own8 & UNREPORTED_MOST || !e->rtt_us || !e->min_rtt_us) {
         return false;
     }
     *queue_us = e->rtt_us - e->min_rtt_us;
@@ -73,8 +73,8 @@ get_queue(const struct acdc_law *l, const struct acdc_facts *e, uint32_t *queue_
 static bool
 swift_congested(struct acdc_law *l, const struct acdc_facts *e)
 {
-    uint32_t unreported = (uint32_t) l->own40 & UNREPORTED_MOST;
-    uint32_t above = (uint32_t) l->own40 & ABOVE;
+    uint32_t unreported = l->least.own8 & UNREPORTED_MOST;
+    uint32_t above = l->least.own8 & ABOVE;
     uint32_t queue_us;
     bool told = get_queue(l, e, &queue_us);
 
@@ -86,7 +86,7 @@ swift_congested(struct acdc_law *l, const struct acdc_facts *e)
     } else if (e->rtt_us && unreported) {
         unreported--;
     }
-    l->own40 = unreported | above;
+    l->least.own8 = (unreported | above) & 0xff;
     return e->ce || (told && above);
 }
 
@@ -109,7 +109,7 @@ swift_cut(struct acdc_law *l, const struct acdc_facts *e, enum acdc_cause cause)
 static void
 swift_grow(struct acdc_law *l, const struct acdc_facts *e, uint32_t acked)
 {
-    if (!(l->own40 & ABOVE)) {
+    if (!(l->least.own8 & ABOVE)) {
         acdc_law_avoid_congestion(l, e->mss, acked);
     }
 }

@@ -81,7 +81,7 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
         /* The tail, and no sign of loss: a tail loss probe (RFC 8985).  Its
          * answer will tell. */
     } else {
-        acdc_flow_in(f)->reorders = false;
+        acdc_flow_note_order(f);
         acdc_flow_loss(ctx, f, &facts);
     }
 }
@@ -144,6 +144,20 @@ restart_idle(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
 }
 
+/* Data where all that was sent is acknowledged: nothing is waited for any more. */
+static inline void
+begin_anew(struct acdc_ctx *ctx, struct acdc_flow *f,
+           const struct acdc_params *params)
+{
+    if (acdc_flow_is_overdue(ctx, f)) {
+        restart_idle(ctx, f, params);
+    }
+    acdc_flow_in(f)->law.window_left = 0;
+    if (f->flags & ACDC_F_RTT_PENDING) {
+        acdc_flow_time_next(f, 0);
+    }
+}
+
 /* Data or FIN of the guest, up to 'end', which is not dropped: how far it sent, and
  * what that says. */
 static inline void
@@ -165,9 +179,8 @@ follow_data(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (!seq_after(end, f->snd_nxt)) {
         repeat_data(ctx, f, params, p, end);
     } else {
-        if (f->snd_nxt == f->snd_una
-            && acdc_flow_is_overdue(ctx, f)) {
-            restart_idle(ctx, f, params);
+        if (f->snd_nxt == f->snd_una) {
+            begin_anew(ctx, f, params);
         }
         if (f->flags & ACDC_F_RTT_NEXT) {
             f->flags ^= ACDC_F_RTT_NEXT;

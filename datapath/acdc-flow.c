@@ -175,7 +175,7 @@ take_rtt(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
     srtt_us8 = srtt_us8 ? srtt_us8 + rtt - srtt_us8 / 8 : rtt * 8;
     in->srtt_us8 = srtt_us8 < 0xffffff ? srtt_us8 : 0xffffff;
-    acdc_law_note_rtt(&in->law, rtt);
+    acdc_law_note_rtt(&in->law, rtt, ctx->now_ms);
     ACDC_COUNT(ctx, RTT_SAMPLES, 1);
     acdc_rtt_record(ctx, rtt);
     return rtt;
@@ -288,7 +288,7 @@ acdc_flow_timeout(struct acdc_ctx *ctx, struct acdc_flow *f,
     struct acdc_facts e = *facts;
 
     ACDC_COUNT(ctx, TIMEOUTS, 1);
-    in->reorders = false;
+    acdc_flow_note_order(f);
     e.undo = &more->undo;
     acdc_law_timeout(&in->law, &e);
     cut_in_doubt(f, more);

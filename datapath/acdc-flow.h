@@ -222,6 +222,8 @@ struct acdc_flow_in {
     bool paused : 1;            /* Likewise: data waits, acdc-onramp.h. */
     bool scales : 1;            /* In the handshake: the peer's SYN has
                                  * ACDC_CAP_SCALES. */
+    bool in_run : 1;            /* The last data to the guest was marked and without
+                                 * PSH: more of the same packet may come. */
     struct acdc_law law;        /* Only ACKs need what is behind 'wnd', and
                                  * what follows. */
     uint32_t fb_total;          /* Last feedback got. */
@@ -289,11 +291,13 @@ struct acdc_timing {
     uint32_t far_finer : 4;     /* Not of timing, see acdc-wscale.c: by so much finer
                                  * than the guest's window scale is the one that the
                                  * other guest was told. */
+    uint32_t held : 1;          /* The marked segment may have left before. */
     uint32_t delay_us : 24;     /* One-way delay, or what is beyond the least,
                                  * last measured. */
-    uint32_t epoch : 8;         /* Of 'min_us', in ACDC_TIMING_EPOCH_MS. */
-    uint32_t min_us[2];         /* Least 'rtt_us' of this epoch and of the one
-                                 * before; 0: none. */
+    uint32_t behind : 8;        /* acdc_timing_mark_of() the data behind the marked
+                                 * segment, which is not marked: without PSH it may be
+                                 * taken for that one's. */
+    struct acdc_least least;    /* 'rtt_us'. */
     uint32_t base;              /* The peer's clock less ours, and the least one-way
                                  * delay. */
     /* Receiver side. */
@@ -589,6 +593,16 @@ acdc_flow_in_handshake(const struct acdc_flow *f)
 {
     return acdc_state_is_half_open((enum acdc_flow_state) f->state)
            || (f->state == ACDC_FLOW_RESET && !(f->flags & ACDC_F_LAW));
+}
+
+/* Something was lost: the path does not only reorder.  In the handshake the field is
+ * another one's. */
+static inline void
+acdc_flow_note_order(const struct acdc_flow *f)
+{
+    if (!acdc_flow_in_handshake(f)) {
+        acdc_flow_in(f)->reorders = false;
+    }
 }
 
 /* Whether both have sent FIN, and acknowledged the other's: what can still come is in

@@ -290,7 +290,8 @@ restart(struct acdc_ctx *ctx, struct acdc_flow *f)
     f->dupacks = 0;
     f->bad_feedback = 0;
     in->prompt_acks = 0;
-    in->has_more = in->asked = in->to_report = in->paused = in->scales = false;
+    in->has_more = in->asked = in->to_report = in->paused = in->scales
+        = in->in_run = false;
     in->out_window = in->peer_window = 0;
     acdc_flow_set_tx_total(f, 0);
     in->fb_total = in->fb_ce = 0;

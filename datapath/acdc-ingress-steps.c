@@ -504,7 +504,7 @@ undress(struct steps *s)
             acdc_law_switch(&s->in->law, acdc_flow_algorithm(f, s->params));
         }
     }
-    if (p->payload && (acdc_pkt_reserved(p) & ACDC_RES_FACK) && is_plausible(s)) {
+    if (p->payload && is_plausible(s)) {
         acdc_timing_note(ctx, f, p);
     }
     /* First, as a processor waits where it copies what it just wrote. */

@@ -109,7 +109,7 @@ static void
 forget_rtt(struct acdc_law *l)
 {
     if (acdc_algorithm_has(l->alg, ACDC_CC_MIN_RTT)) {
-        l->min_rtt_us = 0;
+        l->least.us = l->least.before_us = 0;
     }
 }
 

@@ -53,6 +53,45 @@ acdc_algorithm_has(unsigned int alg, unsigned int properties)
 
 /* 28 bytes, as each flow has one: what is not needed at the same time shares
  * memory, and numbers have as many bits as they need. */
+/* The least round-trip time of the last 8 to 16 s, of microseconds in 24 bits. */
+enum { ACDC_LEAST_EPOCH_MS = 1 << 13 };
+struct acdc_least {
+    uint32_t us : 24;           /* Of this epoch; 0: not known. */
+    uint32_t epoch : 8;
+    uint32_t before_us : 24;    /* Of the one before. */
+    uint32_t own8 : 8;          /* Of who has it. */
+};
+
+static inline void
+acdc_least_pass(struct acdc_least *m, uint32_t now_ms)
+{
+    uint8_t epoch = (uint8_t) (now_ms / ACDC_LEAST_EPOCH_MS);
+    uint8_t passed = (uint8_t) (epoch - m->epoch);
+
+    /* 255 have not passed: another thread's clock is behind. */
+    if (passed && passed != 255) {
+        m->before_us = passed == 1 ? m->us : 0;
+        m->us = 0;
+        m->epoch = epoch;
+    }
+}
+
+/* After acdc_least_pass(). */
+static inline void
+acdc_least_note(struct acdc_least *m, uint32_t us)
+{
+    if (!m->us || us < m->us) {
+        m->us = us & 0xffffff;
+    }
+}
+
+/* 0: not known. */
+static inline uint32_t
+acdc_least_us(const struct acdc_least *m)
+{
+    return m->before_us && (!m->us || m->before_us < m->us) ? m->before_us : m->us;
+}
+
 struct acdc_law {
     uint32_t window_left;       /* Bytes: as soon as more than these are
                                  * delivered, what was in flight is not any more.
@@ -78,12 +117,9 @@ struct acdc_law {
     };
     union {                     /* 8 bytes, what the algorithm is: */
         acdc_u64_align4 marks;  /* ACDC_CC_MARKS: see acdc_marks_alpha(). */
-        struct {                /* ACDC_CC_MIN_RTT: */
-            uint64_t min_rtt_us : 24;   /* Least since the flow began to send or
-                                         * its guest's timer expired; 0: not
-                                         * known. */
-            uint64_t own40 : 40;        /* The algorithm's own. */
-        } ACDC_PACKED;
+        struct acdc_least least;        /* ACDC_CC_MIN_RTT: also not from before the
+                                         * flow began to send or its guest's timer
+                                         * expired. */
         uint8_t own[8];         /* Neither: the algorithm's own, see
                                  * ACDC_CC_STATE. */
     };
@@ -417,11 +453,11 @@ uint32_t acdc_law_floor(const struct acdc_facts *);
 
 /* A round-trip time was measured. */
 static inline void
-acdc_law_note_rtt(struct acdc_law *l, uint32_t rtt_us)
+acdc_law_note_rtt(struct acdc_law *l, uint32_t rtt_us, uint32_t now_ms)
 {
-    if (acdc_algorithm_has(l->alg, ACDC_CC_MIN_RTT)
-        && (!l->min_rtt_us || rtt_us < l->min_rtt_us)) {
-        l->min_rtt_us = rtt_us & 0xffffff;
+    if (acdc_algorithm_has(l->alg, ACDC_CC_MIN_RTT)) {
+        acdc_least_pass(&l->least, now_ms);
+        acdc_least_note(&l->least, rtt_us);
     }
 }
 
@@ -429,7 +465,7 @@ static inline uint32_t
 acdc_law_min_rtt_us(const struct acdc_law *l)
 {
     return acdc_algorithm_has(l->alg, ACDC_CC_MIN_RTT)
-           ? (uint32_t) l->min_rtt_us : 0;
+           ? acdc_least_us(&l->least) : 0;
 }
 
 static inline uint32_t

@@ -535,6 +535,7 @@ acdc_pkt_cut(const struct acdc_pkt *p, uint8_t *data, uint32_t from, uint32_t le
     }
     acdc_put32(tcp + 4, p->seq + from);
     if (from) {
+        tcp[12] &= (uint8_t) ~ACDC_RES_FACK;
         tcp[13] &= (uint8_t) ~ACDC_TCP_CWR;
     }
     if (from + len < p->payload) {

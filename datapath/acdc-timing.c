@@ -34,17 +34,21 @@ acdc_timing_mark(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (!t) {
         return;
     }
-    if (t->marked && acdc_timing_elapsed(acdc_now_us(ctx), t->sent_us)
+    if (t->marked && ((acdc_now_us(ctx) - t->sent_us) & 0xffffff)
                      < acdc_flow_in(f)->srtt_us8 / 4) {
         /* Its report may still come. */
         return;
     }
-    if (!acdc_pkt_make_writable(p)) {
+    /* So that its segments are not taken for those of the marked packet before it. */
+    if (t->behind == acdc_timing_mark_of(p->seq) || !acdc_pkt_make_writable(p)) {
         return;
     }
     acdc_pkt_set_reserved(p, ACDC_RES_FACK);
     t->mark = acdc_timing_mark_of(p->seq);
+    t->behind = acdc_timing_mark_of(p->tcp_flags & ACDC_TCP_PSH ? p->seq
+                                                                : acdc_pkt_end(p));
     t->sent_us = acdc_now_us(ctx) & 0xffffff;
+    t->held = false;
     t->marked = true;
     ACDC_COUNT(ctx, TIMED, 1);
 }
@@ -56,33 +60,8 @@ acdc_timing_hold(struct acdc_flow *f, const struct acdc_pkt *p)
 
     if (t && (acdc_pkt_reserved(p) & ACDC_RES_FACK)) {
         t->sent_us = (uint32_t) acdc_div64(p->release, 1000) & 0xffffff;
+        t->held = true;
     }
-}
-
-/* The least of this epoch and the one before; 0: not known. */
-static uint32_t
-min_rtt_us(const struct acdc_timing *t)
-{
-    return t->min_us[1] && t->min_us[1] < t->min_us[0] ? t->min_us[1]
-                                                       : t->min_us[0];
-}
-
-static void
-note_rtt(struct acdc_timing *t, uint32_t now_ms, uint32_t rtt_us)
-{
-    uint8_t epoch = (uint8_t) (now_ms / ACDC_TIMING_EPOCH_MS);
-    uint8_t passed = (uint8_t) (epoch - t->epoch);
-
-    /* 255 have not passed: another thread's clock is behind. */
-    if (passed && passed != 255) {
-        t->min_us[1] = passed == 1 ? t->min_us[0] : 0;
-        t->min_us[0] = 0;
-        t->epoch = epoch;
-    }
-    if (!t->min_us[0] || rtt_us < t->min_us[0]) {
-        t->min_us[0] = rtt_us;
-    }
-    t->rtt_us = rtt_us & 0xffffff;
 }
 
 /* 'apart': by how much the peer's clock, when the segment came, was later than ours when
@@ -107,9 +86,11 @@ static bool
 clock_was_set(const struct acdc_timing *t, uint32_t apart, uint32_t rtt)
 {
     int32_t more = (int32_t) (apart - t->base);
+    uint32_t least = acdc_least_us(&t->least);
 
     return t->rtt_us && (more > (int32_t) (rtt + ACDC_TIMING_SLACK_US)
-                         || more < -(int32_t) (min_rtt_us(t) + ACDC_TIMING_SLACK_US));
+                         || (least
+                             && more < -(int32_t) (least + ACDC_TIMING_SLACK_US)));
 }
 
 bool
@@ -126,7 +107,9 @@ acdc_timing_take(struct acdc_ctx *ctx, struct acdc_flow *f,
     acdc_pkt_get_report(p, &mark_ago, &clock);
     elapsed = acdc_timing_elapsed(acdc_now_us(ctx), t->sent_us);
     rtt = elapsed - (mark_ago & 0xffffff);
-    if (!t->marked || mark_ago >> 24 != t->mark || rtt > elapsed) {
+    acdc_least_pass(&t->least, ctx->now_ms);
+    if (!t->marked || mark_ago >> 24 != t->mark || rtt > elapsed
+        || (t->held && rtt < acdc_least_us(&t->least))) {
         ACDC_COUNT(ctx, REPORTS_IGNORED, 1);
         return false;
     }
@@ -136,8 +119,9 @@ acdc_timing_take(struct acdc_ctx *ctx, struct acdc_flow *f,
     before = t->delay_us;
     apart = clock - (clock_us(ctx) - elapsed);
     set = clock_was_set(t, apart, rtt);
-    note_rtt(t, ctx->now_ms, rtt);
-    beyond = rtt - min_rtt_us(t);
+    acdc_least_note(&t->least, rtt);
+    t->rtt_us = rtt & 0xffffff;
+    beyond = rtt - acdc_least_us(&t->least);
     t->delay_us = queueing(t, apart, beyond, first) & 0xffffff;
     /* All of it, if the clocks are said to be synchronized and may be. */
     stated = acdc_a32_read(&ctx->acdc->clock_synced);
@@ -161,7 +145,7 @@ acdc_timing_facts(const struct acdc_flow *f, struct acdc_facts *facts)
     const struct acdc_timing *t = acdc_flow_timing(f);
 
     facts->net_rtt_us = t->rtt_us;
-    facts->min_net_rtt_us = min_rtt_us(t);
+    facts->min_net_rtt_us = acdc_least_us(&t->least);
     facts->queue_us = t->delay_us;
     if (t->synced) {
         uint32_t least = (int32_t) t->base > 0 ? t->base : 0;
@@ -179,9 +163,10 @@ acdc_timing_note(const struct acdc_ctx *ctx, struct acdc_flow *f,
 {
     struct acdc_timing *t = acdc_flow_timing(f);
     struct acdc_flow_in *in = acdc_flow_in(f);
+    bool marked = acdc_pkt_reserved(p) & ACDC_RES_FACK, first = !in->in_run;
 
-    if (!t || in->to_report) {
-        /* Of several the first: the others may be of the same one, segmented. */
+    in->in_run = marked && !(p->tcp_flags & ACDC_TCP_PSH);
+    if (!t || !marked || !first || in->to_report) {
         return;
     }
     t->came_us = acdc_now_us(ctx) & 0xffffff;

@@ -14,7 +14,6 @@
 #include "acdc-private.h"
 
 enum {
-    ACDC_TIMING_EPOCH_MS = 1 << 13,     /* The least is of the last 8 to 16 s. */
     ACDC_TIMING_SLACK_US = 16,          /* So much synchronized clocks may differ. */
 };
 
@@ -70,7 +69,9 @@ void acdc_timing_mark(struct acdc_ctx *, struct acdc_flow *,
 /* 'p', which may be marked, leaves at 'p->release' only. */
 void acdc_timing_hold(struct acdc_flow *, const struct acdc_pkt *p);
 
-/* Data 'p' to the guest, which is plausible, is marked: its next packet reports. */
+/* Data 'p' to the guest, which is plausible.  If it is marked its next packet reports: of
+ * several the first, up to PSH or what is not marked, as the others may be of the same one,
+ * segmented. */
 void acdc_timing_note(const struct acdc_ctx *, struct acdc_flow *,
                       const struct acdc_pkt *p);
 /* Whether there is still something to report. */

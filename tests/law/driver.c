@@ -135,7 +135,8 @@ driver_ack(struct driver *d, uint32_t acked, uint32_t delivered, uint32_t ce,
     uint32_t cut;
 
     if (rtt_us) {
-        acdc_law_note_rtt(&d->law, rtt_us);
+        /* All within an epoch. */
+        acdc_law_note_rtt(&d->law, rtt_us, 0);
     }
     note_window(d);
     d->facts.acked = acked;

@@ -356,7 +356,8 @@ sim_forget(struct sim *s, int side)
 struct packet *
 sim_on_wire(struct sim *s, int side, uint32_t n)
 {
-    struct tcp_spec spec = sim_spec(s, side, ACDC_TCP_ACK, n);
+    uint8_t flags = n ? ACDC_TCP_ACK | ACDC_TCP_PSH : ACDC_TCP_ACK;
+    struct tcp_spec spec = sim_spec(s, side, flags, n);
 
     s->guest[side].snd_nxt += n;
     return sim_egress(s, side, packet_make(&spec));

@@ -150,12 +150,34 @@ test_held(void)
     sim_done(&s);
 }
 
+/* Without reports: the path becomes longer, which is no queue. */
+static void
+test_longer_path(void)
+{
+    uint32_t before, after = 0;
+    struct sim s;
+    int i;
+
+    begin(&s, false);
+    before = settle(&s);
+    for (i = 0; i < 100; i++) {
+        after = round_trip(&s, 200, 200);
+    }
+    ok(after < before, "at first it is taken for one: %u of %u", after, before);
+    for (i = 0; i < 25000; i++) {
+        after = round_trip(&s, 200, 200);
+    }
+    ok(after > before, "but not after 16 s: %u", after);
+    sim_done(&s);
+}
+
 int
 main(void)
 {
     test_delay(true);
     test_delay(false);
     test_held();
+    test_longer_path();
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
     return tap_end();
 }

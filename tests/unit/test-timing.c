@@ -353,6 +353,100 @@ test_train(void)
     sim_done(&s);
 }
 
+/* They are acknowledged one by one, and the guest sends such packets one behind another.
+ * Nobody takes segments of one for those of another. */
+static void
+test_large(void)
+{
+    uint32_t begins, marked = 0;
+    struct tcp_spec spec;
+    struct packet *p;
+    struct sim s;
+    int i, n;
+
+    begin(&s, true, true);
+    round_trip(&s, 20, 100, 20);
+    for (n = 0; n < 200; n++) {
+        begins = s.guest[0].snd_nxt;
+        spec = sim_spec(&s, 0, ACDC_TCP_ACK, 10 * MSS);
+        spec.gso = spec.csum_partial = true;
+        p = sim_egress(&s, 0, packet_make(&spec));
+        marked += is_marked(p);
+        spec = sim_spec(&s, 0, ACDC_TCP_ACK, MSS);
+        spec.reserved = packet_reserved(p);
+        spec.ecn = ACDC_ECN_ECT0;
+        packet_free_list(p);
+        for (i = 0; i < 10; i++) {
+            s.now += 20 * US;
+            spec.seq = begins + (uint32_t) i * MSS;
+            packet_free_list(sim_ingress(&s, 1, packet_make(&spec)));
+            s.guest[1].rcv_nxt = spec.seq + MSS;
+            packet_free_list(sim_ingress(&s, 0, sim_on_wire(&s, 1, 0)));
+        }
+        s.guest[0].snd_nxt = s.guest[1].rcv_nxt;
+    }
+    ok(marked >= 50, "%u of %d are marked", marked, n);
+    is_u64(sim_counter(&s, 0, ACDC_C_REPORTS_IGNORED), 0, "each is reported once");
+    is_u64(facts(&s).net_rtt_us, 20, "for its first segment");
+    sim_done(&s);
+}
+
+/* A marked segment is lost, and the next data comes after a pause. */
+static void
+test_pause(void)
+{
+    uint64_t reports;
+    struct sim s;
+    int i;
+
+    begin(&s, true, true);
+    round_trip(&s, 20, 100, 20);
+    sim_lose_data(&s, MSS);
+    s.guest[1].rcv_nxt = s.guest[0].snd_nxt;
+    packet_free_list(sim_ack(&s, 1));
+    s.now += 9000000ull * US;
+    reports = sim_counter(&s, 0, ACDC_C_REPORTS);
+    for (i = 0; i < 4; i++) {
+        round_trip(&s, 20, 100, 20);
+    }
+    ok(sim_counter(&s, 0, ACDC_C_REPORTS) > reports + 1, "it is timed again");
+    sim_done(&s);
+}
+
+/* What is to leave later leaves at once, as nothing holds it. */
+static void
+held_round_trip(struct sim *s)
+{
+    struct packet *p = sim_on_wire(s, 0, MSS);
+
+    acdc_flow_timing(sim_flow(s, 0))->held = true;
+    s->now += 20 * US;
+    packet_free_list(sim_ingress(s, 1, p));
+    s->guest[1].rcv_nxt = s->guest[0].snd_nxt;
+    packet_free_list(sim_ack(s, 1));
+}
+
+static void
+test_not_held(void)
+{
+    struct sim s;
+    int i;
+
+    begin(&s, true, true);
+    for (i = 0; i < 4; i++) {
+        round_trip(&s, 100, 100, 100);
+    }
+    is_u64(facts(&s).min_net_rtt_us, 200, "the least");
+    held_round_trip(&s);
+    is_u64(facts(&s).min_net_rtt_us, 200, "is not what was measured of such a segment");
+    for (i = 0; i < 3; i++) {
+        s.now += ACDC_LEAST_EPOCH_MS * 1000ull * US;
+        held_round_trip(&s);
+    }
+    is_u64(facts(&s).min_net_rtt_us, 20, "but after 16 s");
+    sim_done(&s);
+}
+
 /* Where the option does not fit, and on data. */
 static void
 test_facks(void)
@@ -479,6 +573,9 @@ main(void)
     test_clocks();
     test_reports();
     test_train();
+    test_large();
+    test_pause();
+    test_not_held();
     test_facks();
     test_policy();
     test_forged();

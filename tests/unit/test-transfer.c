@@ -172,6 +172,52 @@ test(struct run *r, const struct acdc_params *params, const char *name)
     sim_done(&r->s);
 }
 
+/* After a loss that was mended there are small messages, with pauses between them. */
+static void
+test_pauses(void)
+{
+    uint32_t lost, edges[2];
+    struct tcp_spec spec;
+    struct sim s;
+    int i;
+
+    sim_connect_as(&s, &acdc_params_default);
+    for (i = 0; i < 60; i++) {
+        sim_data(&s, 0, 1448, false);
+        if (i % 3 == 2) {
+            s.now += SIM_MS / 2;
+            packet_free_list(sim_ack(&s, 1));
+        }
+    }
+    s.now += 1000 * SIM_MS;
+    lost = s.guest[0].snd_nxt;
+    sim_lose_data(&s, 1448);
+    for (i = 0; i < 2; i++) {
+        sim_data(&s, 0, 1448, false);
+        s.now += SIM_MS / 2;
+        edges[0] = lost + 1448;
+        edges[1] = s.guest[0].snd_nxt;
+        spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
+        spec.ack = lost;
+        opt_sack(&spec, 1, edges);
+        packet_free_list(sim_send(&s, 1, &spec));
+    }
+    spec = sim_spec(&s, 0, ACDC_TCP_ACK, 1448);
+    spec.seq = lost;
+    packet_free_list(sim_send(&s, 0, &spec));
+    s.now += SIM_MS / 2;
+    packet_free_list(sim_ack(&s, 1));
+    for (i = 0; i < 16; i++) {
+        s.now += 500 * SIM_MS;
+        sim_data(&s, 0, 200, false);
+        s.now += SIM_MS / 2;
+        packet_free_list(sim_ack(&s, 1));
+    }
+    ok(sim_info_of(&s, 0).srtt_us < 1000, "pauses are no round-trip time: %u us",
+       sim_info_of(&s, 0).srtt_us);
+    sim_done(&s);
+}
+
 int
 main(void)
 {
@@ -202,6 +248,7 @@ main(void)
             test(&r, &params, acdc_algorithm_names[params.algorithm]);
         }
     }
+    test_pauses();
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
     return tap_end();
 }
