@@ -295,8 +295,8 @@ struct acdc_timing {
     uint32_t delay_us : 24;     /* One-way delay, or what is beyond the least,
                                  * last measured. */
     uint32_t behind : 8;        /* acdc_timing_mark_of() the data behind the marked
-                                 * segment, which is not marked: without PSH it may be
-                                 * taken for that one's. */
+                                 * packet, if its segments may be taken for that one's:
+                                 * there are several, without PSH. */
     struct acdc_least least;    /* 'rtt_us'. */
     uint32_t base;              /* The peer's clock less ours, and the least one-way
                                  * delay. */

@@ -45,8 +45,9 @@ acdc_timing_mark(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
     acdc_pkt_set_reserved(p, ACDC_RES_FACK);
     t->mark = acdc_timing_mark_of(p->seq);
-    t->behind = acdc_timing_mark_of(p->tcp_flags & ACDC_TCP_PSH ? p->seq
-                                                                : acdc_pkt_end(p));
+    t->behind = acdc_timing_mark_of(p->payload > f->mss
+                                    && !(p->tcp_flags & ACDC_TCP_PSH)
+                                    ? acdc_pkt_end(p) : p->seq);
     t->sent_us = acdc_now_us(ctx) & 0xffffff;
     t->held = false;
     t->marked = true;
