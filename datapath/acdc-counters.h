@@ -67,7 +67,7 @@ ACDC_COUNTER(TAIL_NO_ROOM,      "tail_no_room",      "last segments not kept for
 /* Timing. */
 ACDC_COUNTER(TIMED,             "timed",             "data packets marked for the other end to report when they came")
 ACDC_COUNTER(REPORTS,           "reports",           "reports of such packets, from which the network's delay was taken")
-ACDC_COUNTER(REPORTS_IGNORED,   "reports_ignored",   "reports of other packets than the last marked one, or of impossible times")
+ACDC_COUNTER(REPORTS_IGNORED,   "reports_ignored",   "reports of other packets than the last marked one, of impossible times, or of one that nothing held")
 ACDC_COUNTER(REPORTS_CLOCK,     "reports_clock",     "of the reports taken, those that say that a clock was set, or is not synchronized although acdc-clock says so")
 
 /* On-Ramp. */

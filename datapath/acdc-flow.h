@@ -291,12 +291,11 @@ struct acdc_timing {
     uint32_t far_finer : 4;     /* Not of timing, see acdc-wscale.c: by so much finer
                                  * than the guest's window scale is the one that the
                                  * other guest was told. */
-    uint32_t held : 1;          /* The marked segment may have left before. */
+    uint32_t held : 1;          /* The marked segment was to leave later. */
     uint32_t delay_us : 24;     /* One-way delay, or what is beyond the least,
                                  * last measured. */
-    uint32_t behind : 8;        /* acdc_timing_mark_of() the data behind the marked
-                                 * packet, if its segments may be taken for that one's:
-                                 * there are several, without PSH. */
+    uint32_t behind : 8;        /* acdc_timing_mark_of() data that is not marked: what is
+                                 * behind a marked packet without PSH. */
     struct acdc_least least;    /* 'rtt_us'. */
     uint32_t base;              /* The peer's clock less ours, and the least one-way
                                  * delay. */

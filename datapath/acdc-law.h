@@ -27,7 +27,7 @@ seq_after(uint32_t a, uint32_t b)
 enum {
     ACDC_CC_FALLBACK = 1 << 0,  /* Does without the other vSwitch's feedback. */
     ACDC_CC_MARKS = 1 << 1,     /* Has the law keep acdc_law.marks. */
-    ACDC_CC_MIN_RTT = 1 << 2,   /* Has it keep acdc_law.min_rtt_us. */
+    ACDC_CC_MIN_RTT = 1 << 2,   /* Has it keep acdc_law.least. */
     ACDC_CC_ABC = 1 << 3,       /* Congestion is marked bytes, growth is RFC
                                  * 3465's: no 'congested' and no 'grow' in its
                                  * struct acdc_cc. */
@@ -51,8 +51,6 @@ acdc_algorithm_has(unsigned int alg, unsigned int properties)
     return having >> alg & 1;
 }
 
-/* 28 bytes, as each flow has one: what is not needed at the same time shares
- * memory, and numbers have as many bits as they need. */
 /* The least round-trip time of the last 8 to 16 s, of microseconds in 24 bits. */
 enum { ACDC_LEAST_EPOCH_MS = 1 << 13 };
 struct acdc_least {
@@ -92,6 +90,8 @@ acdc_least_us(const struct acdc_least *m)
     return m->before_us && (!m->us || m->before_us < m->us) ? m->before_us : m->us;
 }
 
+/* 28 bytes, as each flow has one: what is not needed at the same time shares
+ * memory, and numbers have as many bits as they need. */
 struct acdc_law {
     uint32_t window_left;       /* Bytes: as soon as more than these are
                                  * delivered, what was in flight is not any more.

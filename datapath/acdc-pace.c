@@ -41,7 +41,7 @@ acdc_flow_hold(const struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt 
     if (ctx->timed == p) {
         f->rtt_us = (uint32_t) acdc_div64(release, 1000) & 0xffffff;
         acdc_flow_in(f)->timed_held = true;
-        acdc_timing_hold(f, p);
+        acdc_timing_hold(ctx, f, p);
     }
 }
 

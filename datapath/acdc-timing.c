@@ -20,6 +20,17 @@ acdc_timing_begin(struct acdc_flow *f)
 
 /* The sending side. ---------------------------------------------------------- */
 
+/* Whether the report of the marked segment may still come, or it has yet to leave. */
+static bool
+is_awaited(const struct acdc_ctx *ctx, const struct acdc_flow *f,
+           const struct acdc_timing *t)
+{
+    const uint32_t skew = ACDC_RTT_SKEW_US;
+    uint32_t rtts = acdc_flow_in(f)->srtt_us8 / 4;      /* Two. */
+
+    return t->marked && ((acdc_now_us(ctx) - t->sent_us + skew) & 0xffffff) < rtts + skew;
+}
+
 void
 acdc_timing_mark(struct acdc_ctx *ctx, struct acdc_flow *f,
                  const struct acdc_params *params, struct acdc_pkt *p)
@@ -34,20 +45,19 @@ acdc_timing_mark(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (!t) {
         return;
     }
-    if (t->marked && ((acdc_now_us(ctx) - t->sent_us) & 0xffffff)
-                     < acdc_flow_in(f)->srtt_us8 / 4) {
-        /* Its report may still come. */
+    if (t->behind == acdc_timing_mark_of(p->seq)) {
+        /* So that its segments are not taken for those of the marked packet before it.
+         * What comes after it may be marked, wherever it is. */
+        t->behind = (uint8_t) (t->behind + 128);
         return;
     }
-    /* So that its segments are not taken for those of the marked packet before it. */
-    if (t->behind == acdc_timing_mark_of(p->seq) || !acdc_pkt_make_writable(p)) {
+    if (is_awaited(ctx, f, t) || !acdc_pkt_make_writable(p)) {
         return;
     }
     acdc_pkt_set_reserved(p, ACDC_RES_FACK);
     t->mark = acdc_timing_mark_of(p->seq);
-    t->behind = acdc_timing_mark_of(p->payload > f->mss
-                                    && !(p->tcp_flags & ACDC_TCP_PSH)
-                                    ? acdc_pkt_end(p) : p->seq);
+    t->behind = acdc_timing_mark_of(p->tcp_flags & ACDC_TCP_PSH ? p->seq
+                                                                : acdc_pkt_end(p));
     t->sent_us = acdc_now_us(ctx) & 0xffffff;
     t->held = false;
     t->marked = true;
@@ -55,13 +65,14 @@ acdc_timing_mark(struct acdc_ctx *ctx, struct acdc_flow *f,
 }
 
 void
-acdc_timing_hold(struct acdc_flow *f, const struct acdc_pkt *p)
+acdc_timing_hold(const struct acdc_ctx *ctx, struct acdc_flow *f,
+                 const struct acdc_pkt *p)
 {
     struct acdc_timing *t = acdc_flow_timing(f);
 
     if (t && (acdc_pkt_reserved(p) & ACDC_RES_FACK)) {
         t->sent_us = (uint32_t) acdc_div64(p->release, 1000) & 0xffffff;
-        t->held = true;
+        t->held = p->release > ctx->now;
     }
 }
 
@@ -110,7 +121,8 @@ acdc_timing_take(struct acdc_ctx *ctx, struct acdc_flow *f,
     rtt = elapsed - (mark_ago & 0xffffff);
     acdc_least_pass(&t->least, ctx->now_ms);
     if (!t->marked || mark_ago >> 24 != t->mark || rtt > elapsed
-        || (t->held && rtt < acdc_least_us(&t->least))) {
+        || (t->held && rtt < acdc_least_us(&t->least) / 4)) {
+        /* The last: it left before its time, as nothing held it. */
         ACDC_COUNT(ctx, REPORTS_IGNORED, 1);
         return false;
     }

@@ -67,7 +67,8 @@ void acdc_timing_begin(struct acdc_flow *);
 void acdc_timing_mark(struct acdc_ctx *, struct acdc_flow *,
                       const struct acdc_params *, struct acdc_pkt *p);
 /* 'p', which may be marked, leaves at 'p->release' only. */
-void acdc_timing_hold(struct acdc_flow *, const struct acdc_pkt *p);
+void acdc_timing_hold(const struct acdc_ctx *, struct acdc_flow *,
+                      const struct acdc_pkt *p);
 
 /* Data 'p' to the guest, which is plausible.  If it is marked its next packet reports: of
  * several the first, up to PSH or what is not marked, as the others may be of the same one,

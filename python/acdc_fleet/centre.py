@@ -73,10 +73,11 @@ class Centre:
     def _schema(self) -> Any:  # noqa: ANN401
         """As soon as a server answers.  Each has its share of the time."""
         deadline = time.monotonic() + self.timeout
-        share = int(1000 * self.timeout / len(self.remote.split(",")))
+        n = len(self.remote.split(","))
         while True:
+            left = max(deadline - time.monotonic(), 0.001)
             try:
-                return call(self.remote, "get_schema", DATABASE, timeout=share)
+                return call(self.remote, "get_schema", DATABASE, timeout=int(1000 * left / n) + 1)
             except ConnectionError:
                 if time.monotonic() > deadline:
                     raise

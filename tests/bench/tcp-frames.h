@@ -207,7 +207,7 @@ repeat_ack(uint32_t slot, uint32_t visit, uint8_t *frame)
         s = (struct segment) { .seq = 1, .ack = 1, .flags = ACK, .ecn = ECT0, .feedback = true };
     }
     len = make_frame(frame, NETWORK, slot, true, &s);
-    put16(frame + WINDOW_OFS, 0xfffe);
+    put16(frame + WINDOW_OFS, 0xfffe - visit % 2);
     return len;
 }
 

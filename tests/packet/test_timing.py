@@ -11,7 +11,18 @@ import time
 import pytest
 
 from acdc_testlib.ovs import datapath_type
-from acdc_testlib.tcp import CAP_TIMING, CE, RES_FACK, Encap, Segment, feedback, parse, report
+from acdc_testlib.tcp import (
+    ACK,
+    CAP_TIMING,
+    CE,
+    PSH,
+    RES_FACK,
+    Encap,
+    Segment,
+    feedback,
+    parse,
+    report,
+)
 from acdc_testlib.wire import Conn, Counted, Wire, pattern, same
 
 MS = 1000  # us
@@ -35,7 +46,7 @@ class Timed(Conn):
 
     def mark(self) -> tuple[Segment, int]:
         """The guest sends a segment, which is marked; and when it left."""
-        (out,) = self.guest_data(1000)
+        (out,) = self.guest_data(1000, flags=ACK | PSH)
         assert out.fack, "not marked"
         return out, now_us()
 

@@ -391,6 +391,31 @@ test_large(void)
     sim_done(&s);
 }
 
+/* Sequence numbers whose marks are the same, as of messages of 32 KB, and of segments
+ * without PSH: as many reports as marks, and of every second packet one at least. */
+static void
+test_marks_again(uint32_t payload, uint8_t flags)
+{
+    struct tcp_spec spec;
+    struct sim s;
+    int i;
+
+    begin(&s, true, true);
+    for (i = 0; i < 100; i++) {
+        spec = sim_spec(&s, 0, flags, payload);
+        spec.gso = spec.csum_partial = payload > MSS;
+        packet_free_list(sim_send(&s, 0, &spec));
+        s.guest[0].snd_nxt += payload;
+        s.guest[1].rcv_nxt = s.guest[0].snd_nxt;
+        s.now += 100 * US;
+        packet_free_list(sim_ack(&s, 1));
+    }
+    ok(sim_counter(&s, 0, ACDC_C_TIMED) >= 50, "%u bytes: marked", payload);
+    ok(sim_counter(&s, 0, ACDC_C_REPORTS) + 1 >= sim_counter(&s, 0, ACDC_C_TIMED),
+       "and reported");
+    sim_done(&s);
+}
+
 /* A marked segment is lost, and the next data comes after a pause. */
 static void
 test_pause(void)
@@ -574,6 +599,9 @@ main(void)
     test_reports();
     test_train();
     test_large();
+    test_marks_again(1 << 15, ACDC_TCP_ACK | ACDC_TCP_PSH);
+    test_marks_again(1 << 15, ACDC_TCP_ACK);
+    test_marks_again(MSS, ACDC_TCP_ACK);
     test_pause();
     test_not_held();
     test_facks();
