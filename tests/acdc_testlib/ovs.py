@@ -50,10 +50,14 @@ MEMCHECK = (
 )  # fmt: skip
 
 
+def under_memcheck() -> bool:
+    return bool(os.environ.get("ACDC_MEMCHECK"))
+
+
 class Ovs(acdc_ovs.Ovs):
     """Runs as soon as it is made.  Use as a context manager, or call close()."""
 
-    patience = 60 if os.environ.get("ACDC_MEMCHECK") else 10
+    patience = 60 if under_memcheck() else 10
 
     def __init__(self, programs: acdc_ovs.Programs | None = None, ipv6: bool = False) -> None:
         _remove_stale_directories()
@@ -66,7 +70,7 @@ class Ovs(acdc_ovs.Ovs):
 
     def _popen(self, program: Path, words: list[str], **options: Any) -> subprocess.Popen[Any]:
         checker: list[str] = []
-        if program == self.programs.vswitchd and os.environ.get("ACDC_MEMCHECK"):
+        if program == self.programs.vswitchd and under_memcheck():
             checker = [*MEMCHECK, f"--log-file={self.dir}/memcheck.%p"]
         return self.ns.popen(*checker, *words, **options)
 

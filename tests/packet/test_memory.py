@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
 import pytest
 
 from acdc_testlib.netns import wait_for
-from acdc_testlib.ovs import Ovs, datapath_type
+from acdc_testlib.ovs import Ovs, datapath_type, under_memcheck
 from acdc_testlib.wire import Conn, Wire
 
 pytestmark = pytest.mark.skipif(
@@ -45,7 +44,7 @@ def set_max_flows(ovs: Ovs, n: int) -> None:
     ovs.vsctl("set", "open_vswitch", ".", f"other_config:acdc-max-flows={n}")
 
 
-@pytest.mark.skipif("ACDC_MEMCHECK" in os.environ, reason="memory is valgrind's there")
+@pytest.mark.skipif(under_memcheck(), reason="memory is valgrind's there")
 def test_no_packet_waits_for_memory() -> None:
     """What flows will need is there soon after the first tenant, or after the limit is raised."""
     with Ovs() as ovs:

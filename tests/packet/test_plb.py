@@ -6,7 +6,6 @@ another one, by the flow label of IPv6 and by the outer source port of a tunnel.
 from __future__ import annotations
 
 import json
-import os
 import struct
 import time
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 from acdc_testlib.netns import Netns, Tap, wait_for
-from acdc_testlib.ovs import Ovs, datapath_type
+from acdc_testlib.ovs import Ovs, datapath_type, under_memcheck
 from acdc_testlib.tcp import SYN, V4, V6, Encap, Segment
 from acdc_testlib.wire import Conn, Counted, Wire, pattern, same
 
@@ -89,7 +88,7 @@ class TunnelWire(Wire):
 
 @pytest.fixture(scope="module", params=["vxlan", "geneve"])
 def tunnel(request: pytest.FixtureRequest) -> Iterator[TunnelWire]:
-    if os.environ.get("ACDC_MEMCHECK"):
+    if under_memcheck():
         pytest.skip("Open vSwitch 3.1 takes some frames' source port from a hash that it never made")
     with Ovs() as ovs:
         wire = TunnelWire(ovs, request.param)

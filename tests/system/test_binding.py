@@ -5,7 +5,6 @@ guests write and write again."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 
@@ -13,7 +12,7 @@ import pytest
 
 from acdc_testlib.long import ALL
 from acdc_testlib.netns import processor_seconds, wait_for
-from acdc_testlib.ovs import Ovs
+from acdc_testlib.ovs import Ovs, under_memcheck
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +238,7 @@ def test_migration(ovs: Ovs) -> None:
         assert bound(ovs) == {}
 
 
-@pytest.mark.skipif("ACDC_MEMCHECK" in os.environ, reason="it measures")
+@pytest.mark.skipif(under_memcheck(), reason="it measures")
 def test_many_ports(ovs: Ovs) -> None:
     """The main thread's time for a change of external_ids does not grow with the ports to
     what is felt: 1,000 of them, or a part in the short form."""
