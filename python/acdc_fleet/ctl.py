@@ -347,10 +347,11 @@ class Command:
 
         def fill(_: object) -> None:
             nonlocal deleted
-            there = name in {row.name for row in self.centre.rows(table)}
-            deleted = name if there or not self.args.if_exists else None
-            if deleted:
-                self.centre.find(table, name).delete()
+            deleted = None
+            if self.args.if_exists and name not in {row.name for row in self.centre.rows(table)}:
+                return
+            self.centre.find(table, name).delete()
+            deleted = name
 
         self.centre.commit(fill)
         self.show({"deleted": deleted}, "")
