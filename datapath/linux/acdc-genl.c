@@ -492,24 +492,22 @@ static int acdc_flush_doit(struct sk_buff *skb, struct genl_info *info)
 	return reply_struct(info, ACDC_A_COUNT, &n, sizeof(n));
 }
 
+/* Other tenants' connections are nobody's business, and the first request makes
+ * the datapath's engine: nothing without CAP_NET_ADMIN. */
+#define ACDC_OP(CMD, DOIT)						\
+	{ .cmd = CMD, .flags = GENL_UNS_ADMIN_PERM, .doit = DOIT }
+
 static const struct genl_ops acdc_ops[] = {
-	{ .cmd = ACDC_CMD_CONFIG_SET, .flags = GENL_UNS_ADMIN_PERM,
-	  .doit = acdc_config_set_doit },
-	{ .cmd = ACDC_CMD_CONFIG_GET, .doit = acdc_config_get_doit },
-	{ .cmd = ACDC_CMD_TENANT_SET, .flags = GENL_UNS_ADMIN_PERM,
-	  .doit = acdc_tenant_set_doit },
-	{ .cmd = ACDC_CMD_TENANT_DEL, .flags = GENL_UNS_ADMIN_PERM,
-	  .doit = acdc_tenant_del_doit },
-	{ .cmd = ACDC_CMD_PORT_SET, .flags = GENL_UNS_ADMIN_PERM,
-	  .doit = acdc_port_set_doit },
-	{ .cmd = ACDC_CMD_STATS_GET, .doit = acdc_stats_get_doit },
-	{ .cmd = ACDC_CMD_TENANT_GET, .doit = acdc_tenant_get_doit },
-	{ .cmd = ACDC_CMD_PORT_GET, .doit = acdc_port_get_doit },
-	/* Other tenants' connections are nobody's business. */
-	{ .cmd = ACDC_CMD_FLOW_GET, .flags = GENL_UNS_ADMIN_PERM,
-	  .doit = acdc_flow_get_doit },
-	{ .cmd = ACDC_CMD_FLUSH, .flags = GENL_UNS_ADMIN_PERM,
-	  .doit = acdc_flush_doit },
+	ACDC_OP(ACDC_CMD_CONFIG_SET, acdc_config_set_doit),
+	ACDC_OP(ACDC_CMD_CONFIG_GET, acdc_config_get_doit),
+	ACDC_OP(ACDC_CMD_TENANT_SET, acdc_tenant_set_doit),
+	ACDC_OP(ACDC_CMD_TENANT_DEL, acdc_tenant_del_doit),
+	ACDC_OP(ACDC_CMD_PORT_SET, acdc_port_set_doit),
+	ACDC_OP(ACDC_CMD_STATS_GET, acdc_stats_get_doit),
+	ACDC_OP(ACDC_CMD_TENANT_GET, acdc_tenant_get_doit),
+	ACDC_OP(ACDC_CMD_PORT_GET, acdc_port_get_doit),
+	ACDC_OP(ACDC_CMD_FLOW_GET, acdc_flow_get_doit),
+	ACDC_OP(ACDC_CMD_FLUSH, acdc_flush_doit),
 };
 
 struct genl_family ovs_acdc_genl_family __ro_after_init = {
