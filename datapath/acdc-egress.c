@@ -333,14 +333,6 @@ excuse(struct acdc_ctx *ctx, struct acdc_flow *f, const struct acdc_pkt *p)
     return false;
 }
 
-/* Whether routers may fragment it: IPv4 without DF.  These say nothing of a path that
- * takes less. */
-static inline bool
-may_be_fragmented(const struct acdc_pkt *p)
-{
-    return p->ip_version == 4 && !(acdc_pkt_ip(p)[6] & 0x40);
-}
-
 /* Whether data with 'len' bytes of option is no larger than this port's MTU, than what is known
  * of paths, and than a full segment: the other end, or the path to it, may have a
  * smaller MTU. */
@@ -354,7 +346,7 @@ has_room_on_path(const struct acdc_ctx *ctx, const struct acdc_flow *f,
     return !p->gso && p->tcp_hlen + p->payload + len <= full
            && acdc_pkt_mtu_len(p) + len
               <= acdc_a32_read(&ctx->port->mtu)
-           && ((!acdc_flow_avoids_pack(f) && !may_be_fragmented(p))
+           && ((!acdc_flow_avoids_pack(f) && !acdc_pkt_may_be_fragmented(p))
                || acdc_pkt_ip_len(p) + len <= ACDC_PATH_MIN)
            && acdc_path_has_room(ctx, acdc_pkt_ip_len(p),
                                  acdc_pkt_ip_len(p) + len);

@@ -46,14 +46,15 @@ acdc_flow_hold(const struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt 
 }
 
 /* 'p', which is to be segmented, leaves over 'time', in ACDC_PACE_NS: whether in
- * pieces, of one or more segments of 'mss'. */
+ * pieces, of one or more segments of 'mss'.  Segments of two pieces may have the same
+ * IPv4 ID, which fragments must not have. */
 static bool
 cut(struct acdc_pkt *p, uint32_t mss, uint32_t time)
 {
     uint32_t most = time ? ACDC_PACE_PIECE_NS / ACDC_PACE_NS * p->payload / time : 65535;
     uint32_t piece = most > mss ? most - most % mss : mss;
 
-    if (piece >= p->payload || piece > 65535) {
+    if (piece >= p->payload || piece > 65535 || acdc_pkt_may_be_fragmented(p)) {
         return false;
     }
     p->piece = (uint16_t) piece;

@@ -137,6 +137,13 @@ static inline bool acdc_pkt_has_ip_options(const struct acdc_pkt *p)
                                                         : ACDC_IP6_HLEN);
 }
 
+/* Whether routers may fragment it: IPv4 without DF.  These say nothing of a path that
+ * takes less. */
+static inline bool acdc_pkt_may_be_fragmented(const struct acdc_pkt *p)
+{
+    return p->ip_version == 4 && !(acdc_pkt_ip(p)[6] & 0x40);
+}
+
 /* Bytes that timestamps take in a segment that has them as this one does. */
 static inline unsigned int acdc_pkt_timestamps_len(const struct acdc_pkt *p)
 {

@@ -57,6 +57,7 @@ struct tcp_spec {
     unsigned int padding;       /* Behind the IP packet. */
     bool csum_partial, gso;
     bool bad_csum;
+    bool no_df;
     unsigned int headroom;
 };
 

@@ -163,7 +163,7 @@ packet_make(const struct tcp_spec *s)
         ip[1] = (uint8_t) (0x20 | s->ecn);
         acdc_put16(ip + 2, (uint16_t) (ip_hlen + tcp_len));
         acdc_put16(ip + 4, 0x1234);
-        acdc_put16(ip + 6, 0x4000);
+        acdc_put16(ip + 6, s->no_df ? 0 : 0x4000);
         ip[8] = 64;
         ip[9] = ACDC_IPPROTO_TCP;
         memcpy(ip + 12, s->src, 4);

@@ -100,11 +100,12 @@ test_even(void)
 
 /* What is to be segmented: 'n' segments in one packet. */
 static struct packet *
-send_gso(struct sim *s, uint32_t n)
+send_gso(struct sim *s, uint32_t n, bool no_df)
 {
     struct tcp_spec spec = sim_spec(s, 0, ACDC_TCP_ACK, n * MSS);
 
     spec.gso = spec.csum_partial = true;
+    spec.no_df = no_df;
     s->guest[0].snd_nxt += spec.payload;
     return sim_egress(s, 0, packet_make(&spec));
 }
@@ -120,26 +121,29 @@ test_pieces(void)
     begin(&s, true);
     sim_info(&s, 0, &fi);
     gap = (uint64_t) MSS * fi.srtt_us * 1000 * 5 / 6 / fi.window;
-    p = send_gso(&s, ACDC_PACE_BURST);
+    p = send_gso(&s, ACDC_PACE_BURST, false);
     ok(!p->release && !p->piece, "what may leave at once leaves whole");
     packet_free_list(p);
-    p = send_gso(&s, 4);
+    p = send_gso(&s, 4, false);
     release = p->release;
     ok(gap > ACDC_PACE_PIECE_NS / 2 && release && p->piece == MSS,
        "what is paced leaves in single segments");
     ok(p->piece_ns > gap * 6 / 7 && p->piece_ns < gap * 8 / 7,
        "one in %u ns, of %"PRIu64, p->piece_ns, gap);
     packet_free_list(p);
-    p = send_gso(&s, 1);
+    p = send_gso(&s, 1, false);
     ok(p->release > release + gap * 7 / 2 && !p->piece, "then the next one");
+    packet_free_list(p);
+    p = send_gso(&s, 4, true);
+    ok(p->release && !p->piece, "what may be fragmented later leaves whole");
     packet_free_list(p);
     sim_done(&s);
 
     /* Where a segment takes less than ACDC_PACE_PIECE_NS. */
     begin(&s, true);
     acdc_flow_in(sim_flow(&s, 0))->srtt_us8 /= 8;
-    packet_free_list(send_gso(&s, ACDC_PACE_BURST));
-    p = send_gso(&s, 20);
+    packet_free_list(send_gso(&s, ACDC_PACE_BURST, false));
+    p = send_gso(&s, 20, false);
     gap = p->piece ? (uint64_t) p->piece_ns * MSS / p->piece : 0;
     ok(p->piece > MSS && p->piece % MSS == 0 && p->piece_ns <= ACDC_PACE_PIECE_NS
        && p->piece_ns + gap > ACDC_PACE_PIECE_NS * 9 / 10,
