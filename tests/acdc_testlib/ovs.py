@@ -86,6 +86,7 @@ class Ovs(acdc_ovs.Ovs):
             guest.close()
         self._taps, self._guests = [], []
         self.ns.close()
+        assert not under_memcheck() or list(self.dir.glob("memcheck.*"))
         found = "".join(file.read_text(errors="replace") for file in self.dir.glob("memcheck.*"))
         shutil.rmtree(self.dir, ignore_errors=True)
         assert not found, found

@@ -86,11 +86,11 @@ class Stream:
         self._tasks = [Task(self._receive), Task(self._send)]
 
     def _send(self) -> None:
-        # 1 MB of noise in an order that repeats only after 256 MB.
+        # 1 MB of noise in an order that repeats only after 64 GB.
         noise = random.Random(self._size).randbytes(1 << 20)
         while not self._stop.is_set() and (self._size is None or self.sent < self._size):
-            start = self.sent * 257 % (1 << 20)
-            data = noise[start : start + CHUNK] or noise[:CHUNK]
+            start = self.sent * 2654435761 // CHUNK % (1 << 20)
+            data = noise[start : start + CHUNK]
             if self._size is not None:
                 data = data[: self._size - self.sent]
             self._out.sendall(data)

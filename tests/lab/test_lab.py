@@ -247,7 +247,7 @@ def test_native_restart(lab: Any) -> None:
     """One of two hypervisors' ovs-vswitchd is killed, and forgets all."""
     result = lab(
         "dumbbell --native --userspace --acdc --flows 2 --seconds 5 --rate 100mbit --delay 0"
-        " --mark 30000 --rto-min 0 --reload 1 --reload-by kill"
+        " --mark 30000 --rto-min 0 --reload 1 --reload-by kill --tenant police=true"
     )
     assert counters(result)["flows_resumed"] == len(result["flows"]) == 3
     assert counters(result)["policed_packets"] == counters(result)["feedback_bad"] == 0

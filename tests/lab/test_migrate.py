@@ -18,7 +18,7 @@ SHORT, LONG = "--flows 2 --seconds 0.6", "--jitter 5 --seconds 5"
 
 @pytest.mark.parametrize("more", [SHORT, LONG] if ALL else [SHORT])
 def test_migration(lab: Any, more: str) -> None:  # noqa: F811
-    result = lab(f"migrate --acdc {more}")
+    result = lab(f"migrate --acdc --tenant police=true {more}")
     before, moved, without, back = result["moves"]
     assert [part["at"] for part in result["moves"]] == ["left", "second", "plain", "left"]
     # The connection of the guest that moves.

@@ -46,6 +46,10 @@ def test_acdc_check(module: str) -> None:
     PacketRun(*options, LAB / "inside/check.py", ACDC_CHECK_MODULE=module).succeed()
 
 
+def test_steps_of_the_wall_clock() -> None:
+    PacketRun(SYSTEM[0].with_name("test_faults.py"), "-k", "steps_of_the_clock").succeed()
+
+
 def test_what_gro_has_chained() -> None:
     PacketRun(LAB / "inside/gro.py").succeed()
 

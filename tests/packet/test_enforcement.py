@@ -321,12 +321,3 @@ def test_policing_after_a_simultaneous_open_with_data(wire: Wire, ip: Encap, aga
         assert len(c.peer_data(size)) == 1
         assert len(c.peer_ack()) == 1
     assert (n["ack_optimistic"], n["policed_packets"]) == (0, 0)
-
-
-@pytest.mark.parametrize("segments", [4, 10])
-def test_first_flight_of_a_guest_that_is_called(wire: Wire, ip: Encap, segments: int) -> None:
-    """It may have data for the SYN-ACK and behind it (TCP Fast Open): initial_window of that."""
-    wire.set(initial_window=segments)
-    c = Conn(wire, ip, active=False)
-    (syn,) = wire.ingress(c.peer_syn())
-    assert syn.window <= segments * c.mss

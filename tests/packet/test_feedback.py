@@ -4,8 +4,12 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
+from acdc_scapy import Capability, Feedback
+from acdc_scapy import option as acdc_option
 from acdc_testlib.tcp import (
     ACK,
     CE,
@@ -429,3 +433,29 @@ def test_other_experiment_identifier(wire: Wire, ip: Encap) -> None:
     assert ours is not None
     assert ours[:3] == b"\xab\xcd\1"
     assert out.ecn == ECT0
+    syn_options = [*c.syn_options(7), acdc_option(Capability(exid=0xABCD))]
+    (got,) = wire.ingress(c.peer_synack(options=syn_options))
+    assert got.option(KIND) is None
+    c.established()
+
+    def said(packet: bytes) -> tuple[int, ...]:
+        """The one report on it."""
+        (out,) = wire.egress(packet)
+        (value,) = [value for kind, value in out.options if kind == KIND]
+        return struct.unpack("!HII", value)
+
+    c.peer_data(1000)
+    assert said(c.from_guest()) == (0xABCD, 0, 1000)
+    c.guest_data(3000)
+    heard = acdc_option(Feedback(exid=0xABCD, ecn_bytes=0, total_bytes=3000))
+    (got,) = wire.ingress(c.from_peer(options=[heard]))
+    assert got.option(KIND) is None
+    assert c.info()["fb_total"] == 3000
+    n = Counted(wire)
+    forged = acdc_option(Feedback(exid=0xABCD, ecn_bytes=7, total_bytes=7))
+    assert said(c.from_guest(options=[forged])) == (0xABCD, 0, 1000)
+    assert n["forged"] == 1
+    # What is ours by default is another experiment's here.
+    (out,) = wire.egress(c.from_guest(options=[feedback(7, 7)]))
+    assert (KIND, EXID + struct.pack("!II", 7, 7)) in out.options
+    assert n["forged"] == 1

@@ -381,7 +381,7 @@ def test_addresses_of_another(arena: Arena, encap: Encap) -> None:
         victim.peer_synack(),
     )
     assert n["untouched_midstream"] > 0
-    assert half(victim)
+    assert half(victim) == half(Conn(arena.blue, encap).open())
     assert victim.info()["state"] == "established"
     assert victim.guest_sent == ROUNDS * 4 * victim.mss
 

@@ -108,15 +108,14 @@ def test_a_port_of_a_guest_s_name_or_number_is_none(ovs: DummyOvs) -> None:
 
 def test_other_ports_have_flows_when_one_becomes_a_guest(ovs: DummyOvs) -> None:
     """What went into hardware comes out of it, and comes back if it may."""
-
-    def has_flow(name: str) -> bool:
-        ovs.receive(name)
-        return f"in_port({name.removeprefix('p')})" in ovs.appctl("dpctl/dump-flows")
-
-    wait_for("a flow", lambda: has_flow("p1"))
+    assert ovs.offloads("p2")
+    start = ovs.log.stat().st_size
     ovs.vsctl("set", "interface", "p3", "other_config:acdc-tenant=blue")
-    wait_for("a flow again", lambda: has_flow("p1"), timeout=20, interval=0.2)
+    # Without a packet, and before it is idle.
+    wait_for("none", lambda: b"p2: flow del" in ovs.log.read_bytes()[start:], timeout=5)
+    assert ovs.offloads("p1")
     ovs.vsctl("remove", "interface", "p3", "other_config", "acdc-tenant")
+    assert ovs.offloads("p2")
 
 
 def test_a_tenant_that_goes_leaves_no_guest(ovs: DummyOvs) -> None:

@@ -363,7 +363,6 @@ def test_what_does_not_come_for_two_round_trips_is_lost(
             passed += 5
             late.tell(passed)
     assert n["cuts_loss"] == 1
-    assert passed == 83
 
 
 @capable

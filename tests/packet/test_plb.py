@@ -191,7 +191,8 @@ def test_syn_again(wire: Wire) -> None:
     labels = [label(s) for _ in range(3) for s in wire.egress(c.guest_syn())]
     assert labels[0] == GUESTS_LABEL
     assert len(set(labels)) == 3
-    assert all(s.flags & SYN for s in wire.egress(c.guest_syn()))
+    (s,) = wire.egress(c.guest_syn())
+    assert s.flags & SYN
 
 
 @pytest.mark.parametrize("inner", [V4, V6], ids=str)

@@ -253,6 +253,16 @@ def test_clock_that_is_set(ramp: Wire, ptp: bool) -> None:
     assert (n["reports"], n["on_ramp_pauses"]) == (4, 0)
 
 
+@pytest.mark.parametrize("ptp", [False, True])
+def test_stated_clocks_give_the_whole_delay(ramp: Wire, ptp: bool) -> None:
+    """Else only what is more than the least so far."""
+    if ptp:
+        ramp.set_global("acdc-clock", "ptp")
+    c = Timed(ramp).open()
+    c.queue()
+    assert (c.info()["delay_us"] >= QUEUE) == ptp
+
+
 def test_peer_that_lies(ramp: Wire) -> None:
     """It says a delay that the round trip does not bear out; stated clocks or not."""
     for clock in (None, "ptp"):

@@ -90,22 +90,6 @@ def test_ipv6_fragments(wire: Wire, offset: int) -> None:
     )
 
 
-def test_ipsec(wire: Wire, encap: Encap) -> None:
-    untouched(
-        wire,
-        "untouched_ipsec",
-        network(encap, True) / ESP(spi=5, seq=6, data=b"\7" * 64),
-        network(encap, True) / AH(spi=5, seq=6, nh=6, icv=b"\7" * 12) / tcp(7777, 80, SYN, 1),
-    )
-
-
-@pytest.mark.parametrize("option", [(19, bytes(16)), (29, bytes(14))], ids=["TCP-MD5", "TCP-AO"])
-def test_signed(wire: Wire, encap: Encap, option: Option) -> None:
-    """Changing them would break the signature."""
-    frames = [segment(encap, [("MSS", 1460), option], flags) for flags in (SYN, SYN | ACK, ACK)]
-    untouched(wire, "untouched_signed", *frames)
-
-
 def test_bad_options(wire: Wire, encap: Encap) -> None:
     ofs = encap.header + 20
     base = bytearray(frame(segment(encap, [("Timestamp", (1, 2))])))

@@ -35,6 +35,11 @@ def test_only_a_name_is_needed(switch: Switch) -> None:
         ("enabled=false", "enabled", False),
         ("police=true", "police", True),
         ("pace=true", "pace", True),
+        ("algorithm=swift", "algorithm", "swift"),
+        ("fallback=swift", "fallback", "swift"),
+        ("tail_probe=1000000", "tail_probe", 1000000),
+        ("on_ramp=1000000", "on_ramp", 1000000),
+        ("plb=true", "plb", True),
         ("initial_window=4", "initial_window", 4),
         ("min_window=3000", "min_window", 3000),
         ("max_window=65536", "max_window", 65536),
@@ -67,6 +72,9 @@ def test_parameter(switch: Switch, setting: str, column: str, value: object) -> 
         ("police=perhaps", '"perhaps" is not a valid boolean'),
         ("initial_window=0", "0 is not in the valid range 1 to"),
         ("min_window=-1", "-1 is not in the valid range 0 to"),
+        ("tail_probe=1000001", "1000001 is not in the valid range 0 to 1"),
+        ("on_ramp=1000001", "1000001 is not in the valid range 0 to 1"),
+        ("plb=maybe", '"maybe" is not a valid boolean'),
         ("max_window=99999999999", "99999999999 is not in the valid range 0 to"),
         ("name=red", "cannot modify read-only column name"),
         ("no_such_column=1", "does not contain a column whose name matches"),
@@ -411,7 +419,9 @@ def test_ports_change_places(switch: Switch) -> None:
         *("other_config:acdc-tenant=blue", "--", "add-port", "br0", "vnet0"),
     )
     assert switch.ports("blue") == ["vnet1"]
-    assert [flow for flow in switch.flows() if flow["port"] != "vnet1"] == []
+    assert switch.flows() == []
+    switch.connect()
+    assert [flow["port"] for flow in switch.flows()] == ["vnet1"]
 
 
 def test_bridge_that_comes_and_goes(switch: Switch) -> None:
@@ -491,30 +501,33 @@ def test_nothing_is_sent_when_nothing_changed(switch: Switch) -> None:
 
 
 def test_global_settings(switch: Switch) -> None:
-    def datapath() -> tuple[int, int, int]:
+    def datapath() -> tuple[int, int, int, bool]:
         (dp,) = switch.ovs.appctl_json("acdc/show")["datapaths"]
-        return dp["max_flows"], dp["idle_timeout"], dp["exid"]
+        return dp["max_flows"], dp["idle_timeout"], dp["exid"], dp["clock_synced"]
 
-    default = (1 << 20, 7500, 0xACDC)
+    default = (1 << 20, 7500, 0xACDC, False)
     switch.ovs.set_tenant("blue")
     assert datapath() == default
     switch.ovs.vsctl(
         *("set", "open_vswitch", ".", "other_config:acdc-max-flows=1000"),
         *("other_config:acdc-idle-timeout=60", "other_config:acdc-exid=0x1234"),
+        "other_config:acdc-clock=ptp",
     )
-    assert datapath() == (1000, 60, 0x1234)
+    assert datapath() == (1000, 60, 0x1234, True)
     log = len(switch.ovs.log.read_text())
     switch.ovs.vsctl(
         *("set", "open_vswitch", ".", "other_config:acdc-max-flows=many"),
         *("other_config:acdc-idle-timeout=0", "other_config:acdc-exid=65536"),
+        "other_config:acdc-clock=PTP",
     )
     assert datapath() == default
-    assert len(switch.problems()) == 3
+    assert len(switch.problems()) == 4
     for key in ("max-flows", "idle-timeout", "exid"):
         assert re.search(
             rf'WARN\|.*acdc-{key}: "\w+" is not an integer between .*using the default',
             switch.ovs.log.read_text()[log:],
         )
+    assert 'acdc-clock: "PTP" is not ptp; using none' in switch.ovs.log.read_text()[log:]
 
 
 # Statistics.

@@ -207,8 +207,8 @@ def test_mtu_changes_under_load(guests: Guests) -> None:
 
 
 def test_steps_of_the_clock(guests: Guests) -> None:
-    """Of the wall clock, which only the lab's kernel has for itself:
-    tests/lab/packet tests/system/test_faults.py -k clock."""
+    """Of the wall clock, which only the lab's kernel has for itself: see
+    tests/lab/test_through_the_kernel.py."""
     if "User Mode Linux" not in Path("/proc/cpuinfo").read_text():
         pytest.skip("this machine's clock is not to be touched")
     before = guests.counters()

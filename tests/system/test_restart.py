@@ -50,7 +50,7 @@ def switch(name: str, addresses: list[str]) -> tuple[Ovs, Netns]:
     ovs = Ovs()
     ovs.add_bridge("br0")
     guest = ovs.add_guest("br0", f"vnet-{name}", *(f"{address}/24" for address in addresses))
-    ovs.set_tenant("blue")
+    ovs.set_tenant("blue", police=True)
     ovs.bind("blue", f"vnet-{name}")
     return ovs, guest
 

@@ -127,7 +127,7 @@ def hosts(request: pytest.FixtureRequest) -> Iterator[Hosts]:
                 *("add-port", "br-int", "tun0", "--", "set", "interface", "tun0"),
                 *(f"type={kind}", f'options:remote_ip="{other}"', "options:key=7"),
             )
-            ovs.set_tenant("blue")
+            ovs.set_tenant("blue", police=True)
             ovs.bind("blue", "vnet0")
             switches.append(ovs)
         underlay = Underlay(taps[0], taps[1])

@@ -25,6 +25,8 @@ struct search {
     struct peer peer;
     bool known;                 /* The guest has seen the peer's ISN. */
     uint64_t random;
+    bool bursts;                /* It came to a connection, ... */
+    unsigned int passed;        /* ... of whose guest's segments so many passed. */
     char log[STEPS * 24];       /* What was done. */
 };
 
@@ -297,7 +299,8 @@ try(struct search *x, uint64_t random)
     }
     if (x->known && (x->peer.state == ESTABLISHED
                      || x->peer.state == SYN_RECEIVED)) {
-        n = burst(x);
+        x->bursts = true;
+        n = x->passed = burst(x);
         window = x->peer.state == ESTABLISHED ? told(x) : 0;
     }
     /* The window alone is no escape: what is beyond the law's is policed. */
@@ -317,13 +320,17 @@ main(void)
     const char *sequences = getenv("ACDC_TEST_SEQUENCES");
     unsigned long i, n = sequences ? strtoul(sequences, NULL, 10) : 20000;
     uint64_t seed = tap_seed();
-    unsigned long escapes = 0;
+    unsigned long escapes = 0, bursts = 0, passed = 0;
     struct search x;
 
     for (i = 0; i < n && escapes < 5; i++) {
         escapes += !try(&x, (seed + i) * 2654435761u);
+        bursts += x.bursts;
+        passed += x.passed;
     }
     is_u64(escapes, 0, "escapes in %lu sequences", i);
+    ok(bursts > i / 20 && passed > 2 * bursts,
+       "%lu of them made a connection, whose guest sent %lu segments", bursts, passed);
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
     return tap_end();
 }
