@@ -191,6 +191,19 @@ def test_a_rollout_goes_on_when_the_problem_is_gone(fleet: Fleet) -> None:
     assert {h.beta("red") for h in fleet.hosts} == {"0.5"}
 
 
+def test_a_rollout_passes_as_many_problems_as_it_may(fleet: Fleet) -> None:
+    fleet.ctl("host", "label", "host-0", "role=canary")
+    fleet.ctl("group", "set", "canary", "role=canary", "--stage=1")
+    host, *others = fleet.hosts
+    host.vsctl("create", "acdc", "name=red")
+    words = ("tenant", "set", "red", "beta=0.5", "--staged", "--soak=3", "--max-problems=1")
+    done = fleet.run_ctl(*words)
+    assert done.returncode == 3 and "one made by hand is here" in done.stdout
+    assert {h.beta("red") for h in others} == {"0.5"}
+    assert "stopped" not in fleet.run_ctl("status").stdout
+    host.vsctl("destroy", "acdc", "red")
+
+
 def test_a_rollout_goes_on_where_it_was(fleet: Fleet) -> None:
     """Hosts of later stages keep the revision while the first stage soaks again."""
     for name, label in (("host-0", "role=canary"), ("host-1", "role=second")):

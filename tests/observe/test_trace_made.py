@@ -496,6 +496,39 @@ def test_csv_and_tables_say_the_same(tmp_path: File) -> None:
     assert run("--summary", made).stdout == table[table.rindex("# 1:") :]
 
 
+def test_the_law_s_parameters(tmp_path: File) -> None:
+    _, wrap = LINKS["ethernet"]
+    made = write(tmp_path / "made.pcap", [wrap(ip) for ip in conversation()])
+
+    def rounds(*words: str) -> list[Json]:
+        return [o for o in objects(*words, made) if o["type"] == "round"]
+
+    assert rounds()[0]["law_window"] == 10 * 1460
+    assert rounds("--initial-window=4")[0]["law_window"] == 4 * 1460
+    assert rounds("--max-window=3000")[0]["law_window"] == 3000
+    assert rounds("--gain=0.5")[0]["alpha"] == 0.5
+    windows = [sum(o["law_window"] for o in rounds(f"--beta={beta}")) for beta in (0, 1)]
+    assert windows[0] < windows[1]
+
+
+def test_another_experiment_identifier(tmp_path: File) -> None:
+    _, wrap = LINKS["ethernet"]
+    packets = [Ether(bytes(wrap(ip)).replace(b"\xac\xdc", b"\xab\xcd")) for ip in conversation()]
+    made = write(tmp_path / "made.pcap", packets)
+    assert direction(objects(made), 80)["marked"] is None
+    check_conversation(objects("--exid=0xabcd", made))
+
+
+def test_a_connection_is_over_after_a_pause(tmp_path: File) -> None:
+    packets = window_limited()
+    half = len(packets) // 2
+    times = [i + 100_000 * (i >= half) for i in range(len(packets))]
+    made = write(tmp_path / "made.pcap", packets, times=times)
+    for idle, n in ((150, 1), (50, 2)):
+        found = objects("--summary", f"--idle={idle}", made)
+        assert len([o for o in found if o["type"] == "connection"]) == n
+
+
 def test_a_filter(tmp_path: File) -> None:
     _, wrap = LINKS["ethernet"]
     made = write(tmp_path / "made.pcap", [wrap(ip) for ip in conversation()])

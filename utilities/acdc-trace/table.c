@@ -18,6 +18,12 @@ patience(const struct trace *t, unsigned int state)
            : state == CONN_CLOSED ? 2 * NS_PER_S : 65 * NS_PER_S;
 }
 
+static bool
+is_over(const struct trace *t, const struct conn *c, uint64_t now)
+{
+    return now > c->last_seen && now - c->last_seen > patience(t, c->state);
+}
+
 bool
 table_init(struct trace *t)
 {
@@ -204,7 +210,7 @@ table_segment(struct trace *t, const struct segment *s)
     while (c && !(c->hash == hash && is_of(c, s, first))) {
         c = c->next;
     }
-    if (c && begins_anew(c, s, first)) {
+    if (c && (begins_anew(c, s, first) || is_over(t, c, s->time))) {
         end(t, c);
         c = NULL;
     }
@@ -232,8 +238,7 @@ table_expire(struct trace *t, uint64_t now)
         struct conn *c = t->list[state].oldest;
 
         /* One is enough: each packet adds no more. */
-        if (c && now > c->last_seen
-            && now - c->last_seen > patience(t, state)) {
+        if (c && is_over(t, c, now)) {
             end(t, c);
         }
     }
