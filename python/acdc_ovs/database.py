@@ -60,7 +60,7 @@ def call(path: Path, method: str, *params: Any, timeout: float = TIMEOUT) -> Any
             error, reply = connection.recv()
             if error == errno.EAGAIN:
                 if time.monotonic() * 1000 > deadline:
-                    raise TimeoutError(f"{method}: no answer within {timeout:.0f} s")
+                    raise TimeoutError(f"{method}: no answer within {timeout:g} s")
                 poller = Poller()
                 connection.wait(poller)
                 connection.recv_wait(poller)
@@ -195,7 +195,7 @@ class Database:
         while not done():
             self._check()
             if time.monotonic() > deadline:
-                raise OvsError(f"{problem} within {timeout:.0f} s")
+                raise OvsError(f"{problem} within {timeout:g} s")
             poller = Poller()
             self._idl.wait(poller)
             if txn:

@@ -177,7 +177,7 @@ class Ovs:
         while not listening(path):
             self.check()
             if time.monotonic() > deadline:
-                raise OvsError(f"{path}: nobody listens after {timeout:.0f} s")
+                raise OvsError(f"{path}: nobody listens after {timeout:g} s")
             time.sleep(0.02)
 
     def check(self) -> None:

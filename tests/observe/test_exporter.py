@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import urllib.error
 import urllib.parse
@@ -249,6 +250,17 @@ def test_a_name_that_cannot_be() -> None:
     done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 1
     assert "label too long" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_one_daemon_of_several(path: Path, tmp_path: File) -> None:
+    control = path.ovs.rundir / "ovs-vswitchd.ctl"
+    assert samples(once("--target", control).stdout)["ovs_acdc_up"] == 1
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "silent.ctl"))
+        silent.listen()
+        done = once("--target", tmp_path / "silent.ctl", "--timeout", "0.3", check=False)
+    assert done.returncode == 1 and samples(done.stdout)["ovs_acdc_up"] == 0
+    assert "no answer within 0.3 s" in done.stderr
 
 
 # Rules and dashboard.

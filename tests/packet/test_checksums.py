@@ -142,8 +142,8 @@ def test_ethernet_padding(wire: Wire, encap: Encap, pad: int) -> None:
 def test_nothing_exceeds_the_mtu(wire: Wire, encap: Encap) -> None:
     c = Conn(wire, encap)
     limit = wire.mtu + 14 + 4 * len(encap.vlans)
-    (out,) = wire.egress(c.guest_syn())
-    assert out.flags & SYN
+    (syn,) = wire.egress(c.guest_syn())
+    assert syn.flags & SYN
     wire.ingress(c.peer_synack())
     c.established()
     for size in range(c.mss - 30, c.mss + 1):

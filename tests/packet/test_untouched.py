@@ -16,7 +16,6 @@ from scapy.layers.inet6 import (
     IPv6ExtHdrFragment,
     PadN,
 )
-from scapy.layers.ipsec import AH, ESP
 from scapy.layers.l2 import ARP
 from scapy.layers.sctp import SCTP
 from scapy.packet import Packet
