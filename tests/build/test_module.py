@@ -95,6 +95,8 @@ def test_install(machine: Dkms) -> None:
     found = set(re.findall(r" __tracepoint_acdc_(\w+)$", names, re.M))
     assert found == {"flow_state", "cut", "loss", "timeout", "fallback"}
     assert "is built already" in machine.run("build", "-k", machine.kernel)
+    linux = machine.inside("dpkg-query", "-W", "-f", "${Version}", "linux-source-6.1")
+    assert f"(made from linux-source-6.1 {linux})" in machine.run("status")
 
 
 def test_what_does_not_compile_leaves_what_is_installed(machine: Dkms) -> None:
@@ -124,6 +126,15 @@ def test_errors_say_what_is_missing(arguments: list[str], text: str) -> None:
     done = subprocess.run([DKMS, *arguments], capture_output=True, text=True)
     assert done.returncode
     assert text in done.stderr
+
+
+def test_what_others_have_put_there_is_named(machine: Dkms) -> None:
+    folder = f"/lib/modules/{machine.kernel}/updates/dkms"
+    machine.inside("sh", "-ec", f"mkdir -p {folder}; touch {folder}/openvswitch.ko")
+    said = machine.run("uninstall", "-k", machine.kernel)
+    assert "was not installed" in said
+    assert f"DKMS does not know {folder}/openvswitch.ko, which stays" in said
+    machine.inside("rm", f"{folder}/openvswitch.ko")
 
 
 def test_source_replaces_nothing_else(tmp_path: Path) -> None:
@@ -182,6 +193,11 @@ def test_reload_restarts_what_runs(
     assert dkms.running_ovs_ctl([tmp_path / "run"]) is None
 
 
+def test_run_directory_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OVS_RUNDIR", "/run/other")
+    assert runpy.run_path(str(DKMS))["RUN_DIRS"][0] == "/run/other"
+
+
 @pytest.mark.parametrize("program", ["usr/local/sbin/ovs-vswitchd", "src/vswitchd/ovs-vswitchd"])
 def test_reload_without_ovs_ctl(dkms: SimpleNamespace, tmp_path: Path, program: str) -> None:
     """The distribution's, which there is, must not be taken instead."""
@@ -193,3 +209,113 @@ def test_reload_without_ovs_ctl(dkms: SimpleNamespace, tmp_path: Path, program: 
         pytest.raises(dkms.Failure, match="has no ovs-ctl"),
     ):
         dkms.running_ovs_ctl([tmp_path / "run"])
+
+
+class Commands:
+    """A place before the others in PATH, whose commands say and do what a test wants.  What is
+    called is noted."""
+
+    def __init__(self, top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.place, self.log = top / "bin", top / "called"
+        self.place.mkdir()
+        monkeypatch.setenv("PATH", f"{self.place}:{os.environ['PATH']}")
+
+    def put(self, name: str, script: str) -> Path:
+        path = self.place / name
+        path.write_text(f'#!/bin/sh\necho "{name} $*" >>{self.log}\n{script}\n')
+        path.chmod(0o755)
+        return path
+
+    def called(self) -> list[str]:
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+
+@pytest.fixture
+def commands(
+    dkms: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Commands]:
+    """With a module that runs, and a kernel that takes another."""
+    loaded = tmp_path / "openvswitch"
+    loaded.mkdir()
+    monkeypatch.setitem(dkms.reload.__globals__, "LOADED", loaded)
+    found = Commands(tmp_path, monkeypatch)
+    found.put("modinfo", "echo /lib/modules/openvswitch.ko")
+    found.put("insmod", "echo File exists >&2; exit 1")
+    found.put("modprobe", "")
+    yield found
+
+
+def running_ovs_ctl_is(
+    dkms: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, ovs_ctl: Path | None
+) -> None:
+    monkeypatch.setitem(dkms.reload.__globals__, "running_ovs_ctl", lambda: ovs_ctl)
+
+
+def test_reload_without_open_vswitch(
+    dkms: SimpleNamespace, commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leaves the modules alone that others use, and says what holds openvswitch."""
+    running_ovs_ctl_is(dkms, monkeypatch, None)
+    commands.put("rmmod", "echo Module openvswitch is in use >&2; exit 1")
+    with pytest.raises(dkms.Failure, match=r"in use(.|\n)*ovs-dpctl del-dp ovs-system"):
+        dkms.reload()
+    (tmp_path / "vport_vxlan").mkdir()
+    commands.put("rmmod", "")
+    dkms.reload()
+    assert commands.called()[-2:] == ["rmmod vport_vxlan openvswitch", "modprobe openvswitch"]
+
+
+def test_reload_keeps_tunnels_of_others(
+    dkms: SimpleNamespace, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ovs-ctl takes out the module vxlan, and the kernel all devices of it, in containers, too."""
+    running_ovs_ctl_is(dkms, monkeypatch, commands.put("ovs-ctl", ""))
+    name = f"acdc-dkms-{os.getpid()}"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        for device in ("overlay", "vxlan_sys_4789"):
+            subprocess.run(["ip", "-n", name, "link", "add", device, "type", "vxlan", "id", "5",
+                            "dstport", str(4000 + len(device))], check=True)  # fmt: skip
+        with pytest.raises(dkms.Failure, match=rf"overlay \(in /run/netns/{name}\)") as raised:
+            dkms.reload()
+        assert "vxlan_sys" not in str(raised.value)
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=True)
+    assert not any(line.startswith("ovs-ctl") for line in commands.called())
+
+
+def test_reload_that_changed_nothing_fails(
+    dkms: SimpleNamespace, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ovs-systemd-reload of Debian's always succeeds."""
+    running_ovs_ctl_is(dkms, monkeypatch, None)
+    commands.put("rmmod", "")
+    with pytest.raises(dkms.Failure, match="still the old one"):
+        dkms.finish(True)
+    dkms.finish(False)
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        ("half-configured", "is half-configured: dpkg --configure -a"),
+        ("installed", "kernel 6.12.1: the package openvswitch-acdc-dkms is made from linux-source"),
+    ],
+)
+def test_the_package_must_fit(
+    dkms: SimpleNamespace,
+    commands: Commands,
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+    text: str,
+) -> None:
+    commands.put("dpkg-query", f"printf {state}")
+    monkeypatch.setitem(dkms.build.__globals__, "made_from", lambda _: "linux-source-6.1 6.1.1-1")
+    with pytest.raises(dkms.Failure, match=text):
+        dkms.build("6.12.1")
+
+
+@pytest.mark.parametrize("state", ["", "not-installed", "config-files"])
+def test_no_package(dkms: SimpleNamespace, commands: Commands, state: str) -> None:
+    commands.put("dpkg-query", f"printf '{state}'")
+    assert not dkms.is_package()

@@ -273,7 +273,7 @@ def test_the_module(built: Built) -> None:
     assert f"in DKMS: {version}" in root.run("acdc-dkms", "status", "-k", kernel)
     signer = root.run("modinfo", "-F", "signer", found).strip()
     assert signer == "DKMS module signing key", signer
-    with pytest.raises(RuntimeError, match="patches are for Linux 6.1"):
+    with pytest.raises(RuntimeError, match="is made from linux-source-6.1"):
         root.run("acdc-dkms", "install", "-k", "5.10.0-1-amd64")
     root.run("apt-get", "remove", "-y", "openvswitch-acdc-dkms")
     assert not list((root.path / "lib/modules").glob("*/updates/dkms/*.ko*"))
