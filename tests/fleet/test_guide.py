@@ -34,12 +34,14 @@ def environ(fleet: Fleet, name: str) -> dict[str, str]:
     path = [*(str(tree / part) for part in ("ovsdb", "utilities", "vswitchd")), os.environ["PATH"]]
     return os.environ | {
         "PATH": ":".join(path),
-        "ETC": str(fleet.dir / "made" / name),
-        "LIB": str(fleet.dir / f"{name}.lib"),
-        "RUN": str(fleet.dir / f"{name}.run"),
-        "SCHEMA": str(fleet.schema),
-        "ID": str(fleet.dir / f"{name}.id"),
-        "DETACH": "",
+        "ACDC_FLEET_ETC": str(fleet.dir / "made" / name),
+        "ACDC_FLEET_LIB": str(fleet.dir / f"{name}.lib"),
+        "ACDC_FLEET_RUN": str(fleet.dir / f"{name}.run"),
+        "ACDC_FLEET_SCHEMA": str(fleet.schema),
+        "ACDC_FLEET_ID": str(fleet.dir / f"{name}.id"),
+        "ACDC_FLEET_DETACH": "",
+        # What somebody has exported is not for the scripts.
+        **dict.fromkeys(("ETC", "LIB", "RUN", "SCHEMA", "ID"), "/nowhere"),
     }
 
 

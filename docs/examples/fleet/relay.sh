@@ -3,11 +3,11 @@
 #
 # relay.sh SERVERS: such as ssl:10.0.0.1:6651,ssl:10.0.0.2:6651,ssl:10.0.0.3:6651
 set -eu
-etc=${ETC:-/etc/acdc-fleet} run=${RUN:-/var/run/acdc-fleet}
+etc=${ACDC_FLEET_ETC:-/etc/acdc-fleet} run=${ACDC_FLEET_RUN:-/var/run/acdc-fleet}
 mkdir -p "$run"
-# With DETACH= it stays in the foreground.
+# With ACDC_FLEET_DETACH= it stays in the foreground.
 # shellcheck disable=SC2086
-exec ovsdb-server ${DETACH-"--detach"} --no-chdir --pidfile="$run/relay.pid" \
+exec ovsdb-server ${ACDC_FLEET_DETACH-"--detach"} --no-chdir --pidfile="$run/relay.pid" \
     --log-file="$run/relay.log" \
     --unixctl="$run/relay.ctl" --remote=db:ACDC_Fleet,Fleet,relays \
     --private-key="$etc/key.pem" --certificate="$etc/cert.pem" --ca-cert="$etc/ca.pem" \

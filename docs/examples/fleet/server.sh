@@ -3,8 +3,9 @@
 #
 # server.sh ADDRESS FIRST: a server of the cluster whose first one has the address FIRST.
 set -eu
-etc=${ETC:-/etc/acdc-fleet} lib=${LIB:-/var/lib/acdc-fleet} run=${RUN:-/var/run/acdc-fleet}
-schema=${SCHEMA:-/usr/share/acdc/acdc-fleet.ovsschema}
+etc=${ACDC_FLEET_ETC:-/etc/acdc-fleet} run=${ACDC_FLEET_RUN:-/var/run/acdc-fleet}
+lib=${ACDC_FLEET_LIB:-/var/lib/acdc-fleet}
+schema=${ACDC_FLEET_SCHEMA:-/usr/share/acdc/acdc-fleet.ovsschema}
 mkdir -p "$lib" "$run"
 if [ ! -e "$lib/fleet.db" ]; then
     if [ "$1" = "$2" ]; then
@@ -13,9 +14,9 @@ if [ ! -e "$lib/fleet.db" ]; then
         ovsdb-tool join-cluster "$lib/fleet.db" ACDC_Fleet "ssl:$1:6650" "ssl:$2:6650"
     fi
 fi
-# With DETACH= it stays in the foreground.
+# With ACDC_FLEET_DETACH= it stays in the foreground.
 # shellcheck disable=SC2086
-exec ovsdb-server ${DETACH-"--detach"} --no-chdir --pidfile="$run/server.pid" \
+exec ovsdb-server ${ACDC_FLEET_DETACH-"--detach"} --no-chdir --pidfile="$run/server.pid" \
     --log-file="$run/server.log" \
     --unixctl="$run/server.ctl" --remote="punix:$run/db.sock" \
     --remote=db:ACDC_Fleet,Fleet,connections \
