@@ -206,3 +206,25 @@ def test_interrupt(tmp_path: Path) -> None:
         time.sleep(0.1)
     assert marked(mark) == []
     assert links() == before
+
+
+def test_installs_python(tmp_path: Path) -> None:
+    """On a machine without it, with a lock that another apt holds for a while, and although a
+    repository cannot be reached."""
+    log = tmp_path / "log"
+    for name, text in {
+        "apt-get": f'echo "$*" >>{log}; case "$*" in *update*) exit 100 ;; esac',
+        "dpkg-query": "exit 1",
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    script = f'mount --bind /dev/null "$(readlink -f /usr/bin/python3)"; exec {PROGRAM} --help'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-ec", script],
+        text=True, capture_output=True, timeout=60,
+        env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    assert done.returncode == 126, done.stderr
+    update, install = log.read_text().splitlines()
+    assert "DPkg::Lock::Timeout" in update and update.endswith("update")
+    assert "DPkg::Lock::Timeout" in install and install.endswith(" python3")
