@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import runpy
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from acdc_lab.report_experiments import EXPERIMENTS
 
 LAB = Path(__file__).resolve().parent
+RUNS = LAB.parents[1] / "build/lab/runs"
 
 
 @pytest.fixture(scope="module")
@@ -40,3 +43,33 @@ def test_short_runs_are_kept_beside_long_ones(report: dict[str, Any]) -> None:
         for seconds in (0.4, 4)
     }
     assert len(paths) == 2
+
+
+def children(pid: int) -> list[int]:
+    return [int(x) for x in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT, signal.SIGTERM]])
+def test_a_run_that_is_ended_leaves_nothing(signals: list[signal.Signals]) -> None:
+    before = set(RUNS.iterdir())
+    with subprocess.Popen(
+        [LAB / "run", "dumbbell", "--seconds", "9"], stderr=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stderr is not None
+        assert "topology" in run.stderr.readline()
+        started = children(run.pid)
+        (mine,) = set(RUNS.iterdir()) - before
+        for number in signals:
+            run.send_signal(number)
+        assert run.wait(10) in (130, 143)
+    assert not mine.exists()
+    assert len(started) == 2
+    assert not [pid for pid in started if Path(f"/proc/{pid}").exists()]
+
+
+def test_a_run_without_a_kernel_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = set(RUNS.iterdir())
+    monkeypatch.setenv("LAB_KERNEL", "/nowhere/linux")
+    done = subprocess.run([LAB / "run", "dumbbell"], capture_output=True, text=True)
+    assert "no kernel" in done.stderr
+    assert set(RUNS.iterdir()) == before
