@@ -6,11 +6,15 @@ from __future__ import annotations
 import runpy
 import signal
 import subprocess
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+from acdc_lab import guest
+from acdc_lab.net import CommandError, Network
 from acdc_lab.report_experiments import EXPERIMENTS
+from acdc_lab.scenarios import Options, Traffic
 
 LAB = Path(__file__).resolve().parent
 RUNS = LAB.parents[1] / "build/lab/runs"
@@ -73,3 +77,24 @@ def test_a_run_without_a_kernel_leaves_nothing(monkeypatch: pytest.MonkeyPatch) 
     done = subprocess.run([LAB / "run", "dumbbell"], capture_output=True, text=True)
     assert "no kernel" in done.stderr
     assert set(RUNS.iterdir()) == before
+
+
+@pytest.fixture
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> guest.Run:
+    """A run that has no network, 0.01 s after its traffic began."""
+    monkeypatch.setattr(guest.am.Programs, "from_mapping", lambda _: None)
+    options = asdict(Options("dumbbell", ["cubic"], seconds=0.01))
+    run = guest.Run(tmp_path, {"virtual": True, "tool": "", "options": options, "programs": {}})
+    run.net = object.__new__(Network)
+    return run
+
+
+def test_a_client_that_fails_fails_the_run(inside: guest.Run) -> None:
+    with pytest.raises(CommandError, match="client f1 ended with status 1"):
+        inside._wait([(Traffic("f1", "bulk", "s1", ["r1"]), subprocess.Popen(["false"]))])
+
+
+def test_an_event_that_fails_fails_the_run(inside: guest.Run) -> None:
+    inside.options.restart = 0.001
+    with pytest.raises(AttributeError, match="'Network' object has no attribute"):
+        inside._wait([])

@@ -46,6 +46,28 @@ def say(text: str) -> None:
     print(f"lab> {text}", flush=True)
 
 
+class Event(threading.Thread):
+    """What happens while traffic runs."""
+
+    def __init__(self, target: Callable[..., None], *args: object) -> None:
+        super().__init__(target=target, args=args, daemon=True)
+        self._error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            super().run()
+        except Exception as error:
+            self._error = error
+
+    def finish(self) -> None:
+        """Waits for its end, and raises what it raised."""
+        self.join(60)  # Natively a busy machine takes its time.
+        if self._error:
+            raise self._error
+        if self.is_alive():
+            raise CommandError(f"{self.name} hangs")
+
+
 class Run:
     def __init__(self, run_dir: Path, config: dict[str, Any]) -> None:
         self.dir = run_dir
@@ -222,10 +244,8 @@ class Run:
         self, clients: list[tuple[Traffic, subprocess.Popen[bytes]]]
     ) -> list[tuple[Traffic, dict[str, Any]]]:
         options = self.options
-        threads = [threading.Thread(target=self._progress, daemon=True)]
-        events: list[threading.Thread] = []
-        if options.trace:
-            threads.append(threading.Thread(target=self._trace, daemon=True))
+        threading.Thread(target=self._progress, daemon=True).start()
+        events = [Event(self._trace)] if options.trace else []
         for when, event in (
             (options.restart, self._restart),
             (options.reload, self._reload),
@@ -233,31 +253,25 @@ class Run:
             (options.clock_at, self._set_clocks),
         ):
             if when:
-                args = (when, event)
-                events.append(threading.Thread(target=self._at, args=args, daemon=True))
-        threads += events
+                events.append(Event(self._at, when, event))
         if self.plan.moves:
-            threads.append(threading.Thread(target=self._move, daemon=True))
+            events.append(Event(self._move))
         if options.acdc and self.plan.changes:
-            threads.append(threading.Thread(target=self._change, daemon=True))
-        for thread in threads:
+            events.append(Event(self._change))
+        for thread in events:
             thread.start()
         outputs = []
         for traffic, process in clients:
-            # Where the network is so broken that a client hangs, its flow is
-            # a failure, not the whole run.
-            limit = 2 * options.seconds + 60
             try:
-                process.wait(limit)
+                status = process.wait(2 * options.seconds + 60)
             except subprocess.TimeoutExpired:
-                process.kill()
+                raise CommandError(f"client {traffic.name} hangs") from None
+            if status:
+                raise CommandError(f"client {traffic.name} ended with status {status}")
             text = (self.dir / f"{traffic.name}.json").read_text()
-            try:
-                outputs.append((traffic, json.loads(text)))
-            except json.JSONDecodeError:
-                outputs.append((traffic, {"connected": None, "error": "no output"}))
-        for thread in events:  # Natively a busy machine takes its time.
-            thread.join(60)
+            outputs.append((traffic, json.loads(text)))
+        for thread in events:
+            thread.finish()
         return outputs
 
     def _sleep_to(self, seconds: float) -> None:
