@@ -14,6 +14,7 @@ import pytest
 from acdc_lab import guest
 from acdc_lab.net import CommandError, Network
 from acdc_lab.report_experiments import EXPERIMENTS
+from acdc_lab.report_figures import Experiment
 from acdc_lab.scenarios import Options, Traffic
 
 LAB = Path(__file__).resolve().parent
@@ -49,6 +50,25 @@ def test_short_runs_are_kept_beside_long_ones(report: dict[str, Any]) -> None:
     assert len(paths) == 2
 
 
+def test_only_a_result_of_the_same_code_is_kept(
+    report: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = tmp_path / "run"
+    script.write_text('#!/bin/sh\nwhile [ "$1" != --json ]; do shift; done; echo {} >"$2"')
+    script.chmod(0o755)
+    names = report["code"].__globals__
+    monkeypatch.setitem(names, "LAB", tmp_path)
+    experiment = Experiment("name", "title", "says", {"acdc": "dumbbell --acdc"}, [])
+    run = report["Run"](experiment, "acdc", 1, 4, 1500, "this", tmp_path)
+    for found in (["other"], ["this", "other"]):
+        monkeypatch.setitem(names, "code", lambda found=found: found.pop(0))
+        assert "changed" in run.execute(set())
+        assert list(tmp_path.iterdir()) == [script]
+    monkeypatch.setitem(names, "code", lambda: "this")
+    assert run.execute(set()) == ""
+    assert run.stored()["report"]["code"] == "this"
+
+
 def children(pid: int) -> list[int]:
     return [int(x) for x in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
@@ -69,6 +89,16 @@ def test_a_run_that_is_ended_leaves_nothing(signals: list[signal.Signals]) -> No
     assert not mine.exists()
     assert len(started) == 2
     assert not [pid for pid in started if Path(f"/proc/{pid}").exists()]
+
+
+def test_what_there_is_without_a_result_is_kept(tmp_path: Path) -> None:
+    before = set(RUNS.iterdir())
+    command = [LAB / "run", "dumbbell", "--timeout", "2", "--keep", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"no result within 2 s (--timeout), see {tmp_path}" in done.stderr
+    assert (tmp_path / "console.log").exists()
+    assert set(RUNS.iterdir()) == before
 
 
 def test_a_run_without_a_kernel_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
