@@ -118,27 +118,32 @@ def test_a_section_of_the_page() -> None:
     """Figures with their range, judged where there is AC/DC; text is escaped."""
     shown = [
         Figure("RTT, <us>", lambda result: result["rtt"], at_most(1.05, "dctcp")),
-        Figure("not there", lambda result: None),
+        Figure("not there", lambda result: None, at_most(1)),
+        # Of another scenario, by the same name.
+        Figure("not there", lambda result: 5, at_most(1), scenario="incast"),
     ]
-    runs = {"dctcp": "dumbbell", "acdc": "dumbbell --acdc", "unmade": "dumbbell"}
+    runs = {"dctcp": "dumbbell", "acdc": "dumbbell --acdc", "unmade": "dumbbell --acdc"}
     experiment = Experiment("name", "A & B", "says <1>", runs, shown)
     options = {"seconds": 4}
     results = {
         "dctcp": {1: {"rtt": 100, "options": options}, 2: {"rtt": 120, "options": options}},
         "acdc": {1: {"rtt": 130, "options": options}},
     }
-    judged = report_page.Judged(experiment, results)
+    judged = report_page.Judged(experiment, results, ["unmade, seed 1"])
     report_page.judge(judged)
     section = report_page.section(judged, {"kernel": "6.1"})
-    assert (section.met, section.missed) == (0, 1)
+    assert (section.met, section.missed) == (0, 4)
     assert '<h2 id="name">A &amp; B</h2>' in section.text
     assert "says &lt;1&gt;" in section.text
     assert "<td>110 <small>100–120</small></td>" in section.text
     assert '<td class="missed">130</td>' in section.text
-    assert section.text.count("<td></td>") == 2
-    assert "<b>Missed:</b> acdc: RTT, &lt;us&gt; 130, not ≤ 1.05 × dctcp." in section.text
+    assert section.text.count("<td></td>") == 3
+    assert section.text.count('<td class="missed"></td>') == 1
+    assert "<b>No result:</b> unmade, seed 1." in section.text
+    missed = section.text.partition("<b>Missed:</b> ")[2]
+    assert missed.startswith("acdc: RTT, &lt;us&gt; 130, not ≤ 1.05 × dctcp; unmade: RTT, &lt;us&gt;")
+    assert "acdc: not there nothing, not ≤ 1; unmade: not there nothing, not ≤ 1." in missed
     assert "--seconds 4</code>,\n seed 1, 2</small>" in section.text
-    assert "unmade" not in section.text
     assert section.text.endswith("<small>kernel: 6.1</small></p>")
 
 
@@ -154,7 +159,7 @@ def test_targets() -> None:
     assert at_least(0.99).met(0.991, {}) is True
     assert at_least(0.99).met(0.98, {}) is False
     assert at_most(1, "plain").met(1, runs) is None
-    assert at_most(1).met(None, {}) is None
+    assert at_most(1).met(None, {}) is False
     assert str(at_most(1.05, "dctcp")) == "≤ 1.05 × dctcp"
 
 

@@ -28,10 +28,12 @@ class Target:
     of: str = ""
 
     def met(self, value: float | None, figures: dict[str, float | None]) -> bool | None:
-        """None: nothing to compare."""
+        """None: nothing to compare it with."""
         reference = figures.get(self.of) if self.of else 1.0
-        if value is None or reference is None:
+        if reference is None:
             return None
+        if value is None:
+            return False
         bound = self.limit * reference
         return value >= bound - 1e-9 if self.at_least else value <= bound + 1e-9
 

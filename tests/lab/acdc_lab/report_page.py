@@ -33,6 +33,7 @@ class Judged:
 
     experiment: Experiment
     results: dict[str, dict[int, Result]]  # by the run's name and seed
+    absent: list[str] = dataclasses.field(default_factory=list)  # runs without a result
     pictures: list[Path] = dataclasses.field(default_factory=list)
     met: int = 0
     missed: list[str] = dataclasses.field(default_factory=list)
@@ -70,25 +71,26 @@ def comparable(experiment: Experiment, figure: Figure, run: str) -> bool:
 class Cell:
     """Of an experiment's table: a run's figure."""
 
-    value: str
+    value: str  # "" if the run has none
     range: tuple[str, str] | None  # over seeds, if they differ
     met: bool | None
 
 
-def cell(judged: Judged, figure: Figure, run: str) -> Cell | None:
-    value = judged.value(figure, run)
+def cell(judged: Judged, figure: Figure, run: str) -> Cell:
+    value, met = judged.value(figure, run), verdict(judged, figure, run)
     if value is None:
-        return None
+        return Cell("", None, met)
     found = judged.values(figure, run)
     text, low, high = (f"{number:.{figure.digits}f}" for number in (value, min(found), max(found)))
-    differ = max(found) > min(found)
-    return Cell(text, (low, high) if differ else None, verdict(judged, figure, run))
+    return Cell(text, (low, high) if max(found) > min(found) else None, met)
 
 
 def verdict(judged: Judged, figure: Figure, run: str) -> bool | None:
     if not figure.target or not is_acdc(judged.experiment, run):
         return None
     if figure.only and run not in figure.only:
+        return None
+    if not comparable(judged.experiment, figure, run):
         return None
     others = {name: judged.value(figure, name) for name in judged.experiment.runs}
     return figure.target.met(judged.value(figure, run), others)
@@ -101,10 +103,8 @@ def judge(judged: Judged) -> None:
             if state is not None and state:
                 judged.met += 1
             elif state is not None:
-                value = judged.value(figure, run)
-                judged.missed.append(
-                    f"{run}: {figure.name} {value:.{figure.digits}f}, not {figure.target}"
-                )
+                found = cell(judged, figure, run).value or "nothing"
+                judged.missed.append(f"{run}: {figure.name} {found}, not {figure.target}")
 
 
 def section(judged: Judged, about: dict[str, str]) -> Section:
@@ -119,11 +119,12 @@ def section(judged: Judged, about: dict[str, str]) -> Section:
         experiment=experiment,
         runs=list(results),
         cells={
-            (figure.name, run): cell(judged, figure, run)
+            (figure, run): cell(judged, figure, run)
             for figure in experiment.figures
             for run in results
         },
         missed=judged.missed,
+        absent=judged.absent,
         pictures=judged.pictures,
         seconds={run: " or ".join(f"{n:g}" for n in values) for run, values in seconds.items()},
         seeds={run: ", ".join(map(str, sorted(found))) for run, found in results.items()},
