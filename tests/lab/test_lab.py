@@ -274,6 +274,8 @@ def test_figures() -> None:
     assert results.percentile([1, 2, 3, 4], 99.9) == 4
     samples = [[0.0, 0.0], [0.5, 125_000.0], [1.0, 375_000.0]]
     assert results.goodput(samples, 0, 1) == 3
+    # It connected at 1 s.
+    assert results.goodput([[1.0, 0.0], [2.0, 250_000.0]], 0.0, 2.0) == 1
     assert results.series(samples) == [(0.5, 2.0), (1.0, 4.0)]
     assert results.pause(samples) == 0
     assert results.pause([[0.0, 1], [0.5, 1], [0.75, 1], [1.0, 2], [1.5, 2]]) == 0.75

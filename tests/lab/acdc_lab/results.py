@@ -79,8 +79,10 @@ def series(samples: list[list[float]]) -> list[tuple[float, float]]:
 
 
 def goodput(samples: list[list[float]], begin: float, end: float) -> float:
-    """Mbit/s acknowledged between two times."""
+    """Mbit/s acknowledged between two times; before the first sample there was nothing."""
     inside = [sample for sample in samples if begin <= sample[0] <= end]
+    if samples and samples[0][0] > begin:
+        inside.insert(0, [begin, 0.0])
     if len(inside) < 2 or inside[-1][0] <= inside[0][0]:
         return 0.0
     return (inside[-1][1] - inside[0][1]) * 8e-6 / (inside[-1][0] - inside[0][0])
