@@ -276,6 +276,9 @@ def test_figures() -> None:
     assert results.goodput(samples, 0, 1) == 3
     # It connected at 1 s.
     assert results.goodput([[1.0, 0.0], [2.0, 250_000.0]], 0.0, 2.0) == 1
+    finished, not_so = (0.0, "", 1, 0.5, 0), (1.0, "", 10**6, None, 0)
+    times = list(results.completion([finished, not_so], 4))
+    assert times == [("short", 500), ("unfinished", 3000), ("long", 3000)]
     assert results.series(samples) == [(0.5, 2.0), (1.0, 4.0)]
     assert results.pause(samples) == 0
     assert results.pause([[0.0, 1], [0.5, 1], [0.75, 1], [1.0, 2], [1.5, 2]]) == 0.75

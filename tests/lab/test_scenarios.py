@@ -271,8 +271,9 @@ def test_transfers_one_after_the_other_end_no_sooner() -> None:
     assert figures.transfer_time(both) == pytest.approx(2)
     assert figures.transfer_time(turns) == pytest.approx(1)
     assert figures.transfers_end(both) == figures.transfers_end(turns) == pytest.approx(2)
-    unfinished = of([0, "a", 1_250_000, None, 0])
-    assert figures.transfer_time(unfinished) is figures.transfers_end(unfinished) is None
+    unfinished = of([0, "a", 1_250_000, 0.001, 0], [0, "b", 1_250_000, None, 0])
+    assert figures.transfer_rate(unfinished) == pytest.approx(5000)
+    assert figures.transfer_time(unfinished) == figures.transfers_end(unfinished) == math.inf
     series = [(i / 100, 0.0 if 50 <= i < 57 else 9.0) for i in range(100)]
     bulk = {"name": "f1", "kind": "bulk", "start": 0, "goodput_series": series}
     options = {"seconds": 1, "interval": 0.01}

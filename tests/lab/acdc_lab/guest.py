@@ -401,13 +401,9 @@ class Run:
                     rtt += times
                     probes += [[t + traffic.start, rtt_us] for t, rtt_us in requests]
             else:
-                for _, _, size, time_taken, _ in output.get("flows", []):
-                    group = "short" if size < 100_000 else "long"
-                    if time_taken is None:
-                        fct.setdefault("unfinished", []).append(0.0)
-                    else:
-                        fct.setdefault(group, []).append(time_taken * 1e3)
-                flow["flows"] = output.get("flows", [])
+                for group, taken in results.completion(output["flows"], output["ended"]):
+                    fct.setdefault(group, []).append(taken)
+                flow["flows"] = output["flows"]
             flows.append(flow)
         result: dict[str, Any] = {
             "flows": flows,

@@ -377,13 +377,12 @@ def goodput_of(parity: int) -> Value:
 
 
 def _transfers(result: Result) -> list[tuple[float, float, float]]:
-    """Start in s, bytes and duration in s of the large transfers that ended."""
+    """Start in s, bytes and duration in s of the large transfers."""
     return [
-        (row[0], row[2], row[3])
+        (row[0], row[2], math.inf if row[3] is None else row[3])
         for flow in result["flows"]
         if flow["kind"] == "transfer"
         for row in flow["flows"]
-        if row[3]
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 # Of 'nstat', what tells how senders and receivers fared.
@@ -86,6 +86,18 @@ def goodput(samples: list[list[float]], begin: float, end: float) -> float:
     if len(inside) < 2 or inside[-1][0] <= inside[0][0]:
         return 0.0
     return (inside[-1][1] - inside[0][1]) * 8e-6 / (inside[-1][0] - inside[0][0])
+
+
+def completion(
+    flows: list[tuple[float, str, int, float | None, int]], ended: float
+) -> Iterator[tuple[str, float]]:
+    """Each flow's group and its time in ms: of one that is not finished at least that, and it
+    is in 'unfinished', too."""
+    for start, _, size, taken, _ in flows:
+        if taken is None:
+            taken = ended - start
+            yield "unfinished", taken * 1e3
+        yield "short" if size < 100_000 else "long", taken * 1e3
 
 
 def sharing(shares: list[float]) -> dict[str, Any]:

@@ -79,7 +79,8 @@ static void *run_flow(void *arg)
     }
     return NULL;
 }
-/* Waits for the threads, as long again as --seconds, and tells of the flows. */
+
+/* Waits for the threads, at most --seconds, rounded up to whole ones, and tells of the flows. */
 static void finish_flows(const struct flow *all, size_t n_flows,
                          const pthread_t *threads, size_t n_threads)
 {
@@ -103,7 +104,8 @@ static void finish_flows(const struct flow *all, size_t n_flows,
         }
         printf("%u]", f->retrans);
     }
-    printf("],\n\"fields\": [\"t\", \"to\", \"size\", \"fct\", \"retrans\"]}\n");
+    printf("],\n\"fields\": [\"t\", \"to\", \"size\", \"fct\", \"retrans\"], "
+           "\"ended\": %.9f}\n", elapsed(now_ns()));
     fflush(stdout);
     _exit(0);
 }
