@@ -196,13 +196,16 @@ def test_time_to_a_fair_share() -> None:
 
 def test_beta() -> None:
     assert figures.beta_model([1, 0]) == pytest.approx([2 / 3, 1 / 3])
-    rates = [400, 300, 200, 100, 50]
+    rates = [400, 300, 200, 100]
     flows = [flow(f"f{i}", 0, [(4, rate)]) for i, rate in enumerate(rates)]
-    flows[-1] = flow("f4", 0, [(2, 50), (0.2, 75), (1.8, 100)])
+    # Its share is 0.248.
+    flows.append(flow("f4", 0, [(2, 50), (0.2, 75), (1.8, 330)]))
     result = {"flows": flows, "options": {"seconds": 4}}
     assert figures.beta_shares(result)[0] == pytest.approx(400 / 1050)
     assert figures.beta_order(result) == pytest.approx(50 / 1050)
     assert figures.beta_effect(result) == pytest.approx(250, abs=20)
+    flows[-1] = flow("f4", 0, [(2, 50), (0.2, 75), (1.8, 200)])
+    assert figures.beta_effect(result) == math.inf
 
 
 def test_cap_error() -> None:

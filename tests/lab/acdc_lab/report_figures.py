@@ -239,17 +239,18 @@ def beta_model_error(result: Result) -> float:
 
 
 def beta_effect(result: Result) -> float:
-    """Milliseconds from the change of beta 0 to 1 until that flow first has, as
-    a mean over 50 ms, what it gets in the last quarter, less 5 %."""
+    """Milliseconds from the change of beta 0 to 1 until that flow first has, as a mean over
+    50 ms, its share by the model of what all have then, less 5 %."""
     seconds = result["options"]["seconds"]
-    flow = bulk(result)[-1]
-    wanted = 0.95 * between(flow, 0.75 * seconds, seconds)
+    flows = bulk(result)
+    share = beta_model([*map(float, BETAS[:-1]), 1])[-1]
+    total = sum(between(flow, 0.5 * seconds, seconds) for flow in flows)
     time = 0.5 * seconds
-    while time < seconds:
-        if between(flow, time, time + 0.05) >= wanted:
-            break
+    while time + 0.05 <= seconds:
+        if between(flows[-1], time, time + 0.05) >= 0.95 * share * total:
+            return (time + 0.05 - 0.5 * seconds) * 1e3
         time += 0.01
-    return (time + 0.05 - 0.5 * seconds) * 1e3
+    return math.inf
 
 
 # cap: alone in the first half, beside another flow in the second. -------------
