@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from acdc_lab import wire_times
-from acdc_lab.report_onramp import carried
+from acdc_lab.report_onramp import carried, load
 from test_lab import assert_clean, counters, lab  # noqa: F401  (a fixture)
 
 from acdc_testlib.long import long
@@ -68,6 +68,8 @@ def test_incast_beside_bulk_data(lab: Any) -> None:  # noqa: F811
     assert_clean(ramp)
     assert queries(ramp) < queries(plain) / 4
     assert carried(ramp) > 0.97 * carried(plain)
+    # Who waits for answers asks less.
+    assert 0 < load(plain) < load(ramp) < 5
     assert ramp["tcp"]["timeouts"] == 0
     count = counters(ramp)
     # Of each of ten connections at either end when it was set, and of hardly another one.

@@ -26,12 +26,22 @@ def lines(scenario: str, stack: str, *names: str) -> dict[str, str]:
     return {name: f"{scenario} --stack {stack} --uplinks --mark 0 {RUNS[name]}" for name in names}
 
 
-def carried(result: Result) -> float:
-    """Goodput of the bulk data and of the answers, Mbit/s: who is quicker asks more."""
+def answers(result: Result) -> float:
+    """Of the requests, Mbit/s: who is quicker asks more."""
     options = result["options"]
-    answers = result["rpc_us"]["query"]["n"] * options["flows"] * RESPONSE
+    size: float = result["rpc_us"]["query"]["n"] * options["flows"] * RESPONSE
+    return size * 8e-6 / (0.9 * options["seconds"])
+
+
+def carried(result: Result) -> float:
+    """Goodput of the bulk data and of the answers, Mbit/s."""
     bulk: float = result["goodput_mbps"]
-    return bulk + answers * 8e-6 / (0.9 * options["seconds"])
+    return bulk + answers(result)
+
+
+def load(result: Result) -> float:
+    """Of the link by the answers, percent."""
+    return answers(result) * 1e8 / result["options"]["rate"]
 
 
 def requests(name: str, text: str, gain: float = 1) -> list[Figure]:
@@ -59,13 +69,14 @@ BURSTS = (
 def incast(stack: str, servers: int, percent: int, gain: float, *names: str) -> Experiment:
     return Experiment(
         f"onramp-{stack}-{servers}",
-        f"{stack.upper()} guests, no marking: requests to {servers} servers, {percent} % of the"
-        " load, beside bulk data",
+        f"{stack.upper()} guests, no marking: requests to {servers} servers, at most {percent} % of"
+        " the load, beside bulk data",
         SOURCE,
         lines(f"onramp --flows {servers} --load {percent / 100:g}", stack, *names),
         [
             *requests("query", "requests", gain),
             Figure("requests", f.pooled("query", "n")),
+            Figure("their load, % of the link", load, digits=2),
             Figure("bulk goodput, Mbit/s", f.total_goodput),
             Figure("with the requests', Mbit/s", carried, at_least(0.97, "plain")),
             Figure("Jain's index", f.jain, digits=3),

@@ -298,8 +298,8 @@ INCAST_LOAD = 0.02
 
 @scenario
 def onramp(options: Options) -> Plan:
-    """a client asks N servers at once for 2 KB each, --load of the link (default 0.02), beside
-    bulk data of four pairs (default 20)"""
+    """a client asks N servers at once for 2 KB each, at most --load of the link (default 0.02),
+    beside bulk data of four pairs (default 20)"""
     count = options.flows or 20
     offset = jitter(options)
     hosts = pairs(options, BULK)

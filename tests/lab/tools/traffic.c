@@ -275,7 +275,8 @@ static bool receive_each(const int *fds, size_t n, uint64_t size)
     return true;
 }
 
-/* Asks all hosts at once and waits for the last answer: incast. */
+/* Asks all hosts at once and waits for the last answer: incast.  --interval is the
+ * mean pause after that, so who is slower asks less. */
 static void query(void)
 {
     int64_t end = opt.start + (int64_t) (opt.seconds * 1e9);
