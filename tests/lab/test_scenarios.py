@@ -61,6 +61,12 @@ def test_plan_fits_together(name: str) -> None:
     assert reached == set(plan.switches)
 
 
+def test_the_probe_of_manytoone_sees_the_transfers_begin() -> None:
+    first, *transfers = SCENARIOS["manytoone"](Options("manytoone", ["cubic"])).traffic
+    assert first.name == "probe"
+    assert first.start < min(traffic.start for traffic in transfers)
+
+
 def test_the_seed_varies_what_is_random() -> None:
     def orders(seed: int) -> list[list[str]]:
         plan = SCENARIOS["shuffle"](Options("shuffle", ["cubic"], seed=seed))

@@ -270,7 +270,7 @@ def manytoone(options: Options) -> Plan:
     senders = [host.name for host in plan.hosts if host.name.startswith("s") and host.name != "sp"]
     args = ["--bytes", str(2_000_000 // len(senders)), "--parallel", "1"]
     plan.traffic = [
-        probe("sp", "r1"),
+        probe("sp", "r1", 0),
         *(Traffic(f"t{name}", "transfer", name, ["r1"], 0.01, args=args) for name in senders),
     ]
     return plan
