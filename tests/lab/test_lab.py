@@ -272,6 +272,7 @@ def test_figures() -> None:
     assert results.jain([]) is None
     assert results.percentile([1, 2, 3, 4], 50) == 2
     assert results.percentile([1, 2, 3, 4], 99.9) == 4
+    assert results.percentile(range(1, 1001), 99.9) == 999
     samples = [[0.0, 0.0], [0.5, 125_000.0], [1.0, 375_000.0]]
     assert results.goodput(samples, 0, 1) == 3
     # It connected at 1 s.

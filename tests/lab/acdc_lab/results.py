@@ -33,7 +33,7 @@ COUNTERS = {
 
 def percentile(ordered: Sequence[float], q: float) -> float:
     """Of sorted values, the nearest rank: a value that occurred."""
-    return ordered[max(0, math.ceil(q / 100 * len(ordered)) - 1)]
+    return ordered[max(0, math.ceil(round(q * len(ordered) / 100, 6)) - 1)]
 
 
 def distribution(values: Sequence[float]) -> dict[str, float]:
