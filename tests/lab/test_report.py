@@ -93,8 +93,10 @@ def test_a_run_that_is_ended_leaves_nothing(signals: list[signal.Signals]) -> No
 
 def test_what_there_is_without_a_result_is_kept(tmp_path: Path) -> None:
     before = set(RUNS.iterdir())
-    command = [LAB / "run", "dumbbell", "--timeout", "2", "--keep", tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(
+        [LAB / "run", "dumbbell", "--timeout", "2", "--keep", tmp_path],
+        capture_output=True, text=True,
+    )  # fmt: skip
     assert done.returncode == 1
     assert f"no result within 2 s (--timeout), see {tmp_path}" in done.stderr
     assert (tmp_path / "console.log").exists()

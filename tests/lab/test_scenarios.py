@@ -4,6 +4,7 @@ of the experiments holds."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import random
@@ -212,6 +213,25 @@ def test_beta() -> None:
     assert figures.beta_effect(result) == pytest.approx(250, abs=20)
     flows[-1] = flow("f4", 0, [(2, 50), (0.2, 75), (1.8, 200)])
     assert figures.beta_effect(result) == math.inf
+
+
+def test_clients_that_do_not_connect() -> None:
+    """No figure, and no picture, fails for want of their samples."""
+    experiments = {experiment.name: experiment for experiment in EXPERIMENTS}
+    flows = [flow(f"f{i}", 0, [], goodput_mbps=0.0, source=f"s{i}") for i in range(1, 6)]
+    for one in flows:
+        one["tcp_info"] = {"fields": [], "samples": []}
+        one["goodput_series"] = []
+    trace = [{"t": 1.0, "flows": []}]
+    result = {"flows": flows, "trace": trace, "options": {"seconds": 9, "interval": 0.01}}
+    for name in ("beta", "cap", "track", "converge", "wander", "long", "incast16", "police"):
+        for figure in experiments[name].figures:
+            with contextlib.suppress(KeyError):  # Of what a result has besides flows.
+                figure.value(result)
+    assert figures.least_share(result) is figures.cap_error(0, 1)(result) is None
+    assert figures.beta_effect(result) == math.inf
+    assert figures.converge_max(result) == pytest.approx(1000, abs=11)
+    assert not report_plots.window_tracking({"acdc": result}, Path())
 
 
 def test_cap_error() -> None:

@@ -149,9 +149,10 @@ def spread(result: Result) -> float | None:
     return statistics.stdev(found) if len(found) > 1 else None
 
 
-def least_share(result: Result) -> float:
+def least_share(result: Result) -> float | None:
     """Of a fair one."""
-    return min(shares(result)) / statistics.fmean(shares(result))
+    found = shares(result)
+    return min(found) / statistics.fmean(found) if any(found) else None
 
 
 def _goodputs(result: Result) -> list[list[float]]:
@@ -221,7 +222,7 @@ def beta_shares(result: Result) -> list[float]:
     """Of the first half, past slow start."""
     seconds = result["options"]["seconds"]
     found = [between(flow, 0.1 * seconds, 0.5 * seconds) for flow in bulk(result)]
-    return [value / sum(found) for value in found]
+    return [value / (sum(found) or 1) for value in found]
 
 
 def beta_share(index: int) -> Value:
@@ -244,7 +245,7 @@ def beta_effect(result: Result) -> float:
     seconds = result["options"]["seconds"]
     flows = bulk(result)
     share = beta_model([*map(float, BETAS[:-1]), 1])[-1]
-    total = sum(between(flow, 0.5 * seconds, seconds) for flow in flows)
+    total = sum(between(flow, 0.5 * seconds, seconds) for flow in flows) or math.inf
     time = 0.5 * seconds
     while time + 0.05 <= seconds:
         if between(flows[-1], time, time + 0.05) >= 0.95 * share * total:
@@ -271,6 +272,8 @@ def cap_error(first: float, last: float) -> Value:
             for row in info["samples"]
             if first * seconds <= row[0] + flow["start"] <= last * seconds
         ]
+        if not times:
+            return None
         wanted = CAP * 8 / statistics.fmean(times)
         return abs(between(flow, first * seconds, last * seconds) / wanted - 1)
 
@@ -284,6 +287,8 @@ def windows(result: Result) -> Iterator[tuple[str, list[tuple[float, float, floa
     """For each flow: times, the engine's window, the guest's, in segments."""
     for flow in bulk(result):
         info = flow["tcp_info"]
+        if not info["samples"]:
+            continue
         cwnd = info["fields"].index("cwnd")
         times = [row[0] + flow["start"] for row in info["samples"]]
         rows = []
@@ -327,7 +332,7 @@ def converge_times(result: Result) -> list[float]:
     flows = bulk(result)
     seconds = result["options"]["seconds"]
     step = seconds / (2 * len(flows) - 1)
-    capacity = between(flows[0], 0.2 * step, step)
+    capacity = between(flows[0], 0.2 * step, step) or math.inf
     found = []
     for k in range(1, 2 * len(flows) - 1):
         active = flows[: min(k + 1, 2 * len(flows) - 1 - k)]
@@ -412,12 +417,12 @@ def transfers_end(result: Result) -> float | None:
 # long. ------------------------------------------------------------------------
 
 
-def drift(result: Result) -> float:
+def drift(result: Result) -> float | None:
     """Goodput of the last fifth over that of the second."""
     seconds = result["options"]["seconds"]
     early = sum(between(flow, 0.2 * seconds, 0.4 * seconds) for flow in bulk(result))
     late = sum(between(flow, 0.8 * seconds, seconds) for flow in bulk(result))
-    return late / early
+    return late / early if early else None
 
 
 def stall(result: Result) -> float:
