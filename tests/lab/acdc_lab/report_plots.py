@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -141,7 +142,7 @@ def incast_curves(experiments: Mapping[str, Runs], path: Path) -> None:
     save(path, figure)
 
 
-# By how the experiment's name begins.
+# By how the experiment's name begins, to the end of a word.
 PLOTS: dict[str, list[Callable[[Runs, Path], bool]]] = {
     "stacks": [rtt_cdf],
     "spread": [goodput_over_time],
@@ -164,7 +165,7 @@ PLOTS: dict[str, list[Callable[[Runs, Path], bool]]] = {
 def plots(name: str, runs: Runs, folder: Path) -> list[Path]:
     made = []
     for prefix, functions in PLOTS.items():
-        for function in functions if name.startswith(prefix) else []:
+        for function in functions if re.match(rf"{prefix}(?![a-z])", name) else []:
             path = folder / f"{name}-{function.__name__.replace('_', '-')}.png"
             if function(runs, path):
                 made.append(path)
