@@ -103,6 +103,12 @@ def test_a_picture_tells_runs_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert len(set(drawn)) == len(drawn) == len(runs)
 
 
+def test_pictures_of_an_experiment(tmp_path: Path) -> None:
+    runs = {"acdc": {"rtt_cdf": [[1.0, 50.0], [2.0, 100.0]]}}
+    for name, count in (("wan", 1), ("wander", 0), ("stacks9000", 1), ("incast16", 1)):
+        assert len(report_plots.plots(name, runs, tmp_path)) == count
+
+
 def test_a_report_without_runs(tmp_path: Path) -> None:
     command: list[str | Path] = [SIZES.parent / "report", "--page-only", "--out", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -131,10 +137,10 @@ def test_a_section_of_the_page() -> None:
     ]
     runs = {"dctcp": "dumbbell", "acdc": "dumbbell --acdc", "unmade": "dumbbell --acdc"}
     experiment = Experiment("name", "A & B", "says <1>", runs, shown)
-    options = {"seconds": 4}
+    made = {"command": "dumbbell --mtu 9000 --seconds 4 --seed 1"}
     results = {
-        "dctcp": {1: {"rtt": 100, "options": options}, 2: {"rtt": 120, "options": options}},
-        "acdc": {1: {"rtt": 130, "options": options}},
+        "dctcp": {1: {"rtt": 100, "report": made}, 2: {"rtt": 120, "report": made}},
+        "acdc": {1: {"rtt": 130, "report": made}},
     }
     judged = report_page.Judged(experiment, results, ["unmade, seed 1"])
     report_page.judge(judged)
@@ -150,7 +156,7 @@ def test_a_section_of_the_page() -> None:
     missed = section.text.partition("<b>Missed:</b> ")[2]
     assert missed.startswith("acdc: RTT, &lt;us&gt; 130, not ≤ 1.05 × dctcp; unmade: RTT, &lt;us&gt;")
     assert "acdc: not there nothing, not ≤ 1; unmade: not there nothing, not ≤ 1." in missed
-    assert "--seconds 4</code>,\n seed 1, 2</small>" in section.text
+    assert "run dumbbell --mtu 9000 --seconds 4</code>,\n seed 1, 2</small>" in section.text
     assert section.text.endswith("<small>kernel: 6.1</small></p>")
 
 
@@ -303,10 +309,8 @@ def test_transfers_one_after_the_other_end_no_sooner() -> None:
     unfinished = of([0, "a", 1_250_000, 0.001, 0], [0, "b", 1_250_000, None, 0])
     assert figures.transfer_rate(unfinished) == pytest.approx(5000)
     assert figures.transfer_time(unfinished) == figures.transfers_end(unfinished) == math.inf
-    series = [(i / 100, 0.0 if 50 <= i < 57 else 9.0) for i in range(100)]
-    bulk = {"name": "f1", "kind": "bulk", "start": 0, "goodput_series": series}
-    options = {"seconds": 1, "interval": 0.01}
-    assert figures.stall({"flows": [bulk], "options": options}) == pytest.approx(70)
+    bulk = [{"kind": "bulk", "pause_s": pause} for pause in (0, 0.07)]
+    assert figures.stall({"flows": bulk}) == pytest.approx(70)
 
 
 # Quick runs. ------------------------------------------------------------------

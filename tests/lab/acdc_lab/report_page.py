@@ -111,8 +111,8 @@ def section(judged: Judged, about: dict[str, str]) -> Section:
     """'about': how it was made."""
     experiment = judged.experiment
     results = {run: found for run in experiment.runs if (found := judged.results.get(run))}
-    seconds = {
-        run: sorted({result["options"]["seconds"] for result in found.values()})
+    commands = {
+        run: found[min(found)]["report"]["command"].rpartition(" --seed ")[0]
         for run, found in results.items()
     }
     text = TEMPLATES.get_template("report_section.html").render(
@@ -126,7 +126,7 @@ def section(judged: Judged, about: dict[str, str]) -> Section:
         missed=judged.missed,
         absent=judged.absent,
         pictures=judged.pictures,
-        seconds={run: " or ".join(f"{n:g}" for n in values) for run, values in seconds.items()},
+        commands=commands,
         seeds={run: ", ".join(map(str, sorted(found))) for run, found in results.items()},
         about=about,
     )
