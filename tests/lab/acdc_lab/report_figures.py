@@ -426,18 +426,5 @@ def drift(result: Result) -> float | None:
 
 
 def stall(result: Result) -> float:
-    """The longest time in ms in which a flow got nothing acknowledged, past the
-    beginning."""
-    begin = 0.1 * result["options"]["seconds"]
-    worst = 0.0
-    for flow in bulk(result):
-        last = None
-        for time, mbps in flow["goodput_series"]:
-            if time + flow["start"] < begin:
-                continue
-            if mbps > 0:
-                last = None
-            else:
-                last = last if last is not None else time
-                worst = max(worst, time - last + result["options"]["interval"])
-    return worst * 1e3
+    """The longest time in ms in which samples of a flow show nothing acknowledged."""
+    return max(map(results.longest_pause, bulk(result))) * 1e3
