@@ -24,6 +24,7 @@ RUN = Path(__file__).resolve().parent / "run"
         ("dumbbell --flows 0", "'0'", "1 to 250"),
         ("dumbbell --flows -1", "'-1'", "1 to 250"),
         ("stride --flows 4", "4", "another number"),
+        ("cap --flows 3", "3", "of its own"),
         ("dumbbell --seconds nan", "'nan'", "0.001 to 3600"),
         ("dumbbell --seconds -1", "'-1'", "0.001 to 3600"),
         ("dumbbell --seconds inf", "'inf'", "0.001 to 3600"),

@@ -18,7 +18,7 @@ from acdc_lab import report_page, report_plots, results
 from acdc_lab.report_experiments import EXPERIMENTS
 from acdc_lab.report_figures import Experiment, Figure, at_least, at_most
 from acdc_lab.report_page import Section
-from acdc_lab.scenarios import CAP, SCENARIOS, Options
+from acdc_lab.scenarios import CAP, SCENARIOS, Options, address
 from matplotlib.colors import to_hex
 from test_lab import assert_clean, counters, lab  # noqa: F401  (a fixture)
 
@@ -60,6 +60,26 @@ def test_plan_fits_together(name: str) -> None:
             if reached & {trunk.a, trunk.b}:
                 reached |= {trunk.a, trunk.b}
     assert reached == set(plan.switches)
+
+
+def test_what_is_asked_for_is_so_although_it_is_another_scenario_s_default() -> None:
+    shallow = SCENARIOS["shallow"]
+    assert shallow(Options("shallow", ["cubic"])).trunks[0].buffer == 110_000
+    assert shallow(Options("shallow", ["cubic"], buffer=2_000_000)).trunks[0].buffer == 2_000_000
+    args = [
+        SCENARIOS["onramp"](Options("onramp", ["cubic"], load=load)).traffic[-1].args
+        for load in (0, 0.02, 0.5)
+    ]
+    assert args[0] == args[1] != args[2]
+
+
+@pytest.mark.parametrize("ipv6", [False, True])
+def test_the_rule_of_wan_is_for_the_far_guest(ipv6: bool) -> None:
+    options = Options("wan", ["cubic"], flows=130, ipv6=ipv6)
+    plan = SCENARIOS["wan"](options)
+    (rule,) = plan.tenants["blue"].rules
+    (far,) = [i for i, host in enumerate(plan.hosts, start=1) if host.delay == 10e-3]
+    assert f"remote={address(options, far)}/" in rule
 
 
 def test_the_probe_of_manytoone_sees_the_transfers_begin() -> None:

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acdc_lab.net import address
-from acdc_lab.scenarios import SCENARIOS, Options
+from acdc_lab.scenarios import SCENARIOS, Options, address
 
 LAB = Path(__file__).resolve().parent
 TRACE = LAB.parents[1] / "build/acdc-trace"

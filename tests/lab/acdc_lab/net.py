@@ -27,9 +27,10 @@ from acdc_ovs import Port
 from acdc_testlib.netns import gratuitous_arp
 
 from .fabric import forwarding
-from .scenarios import Host, Move, Options, Plan, Trunk
+from .scenarios import Host, Move, Options, Plan, Trunk, address
 
 HEADERS = 14  # of Ethernet, which tc counts
+BUFFER = 2_000_000  # bytes, of a switch port
 ENCAPSULATION = 50  # IPv4, UDP, VXLAN or Geneve, Ethernet: so much the underlay's MTU is larger
 
 
@@ -142,7 +143,7 @@ class LabTopo(Topo):
                 "back": self._queue(marks=False, rate=rate, delay=2 * self.options.delay),
                 "mtu": mtu,
             }
-        limit = trunk.buffer or self.options.buffer
+        limit = trunk.buffer or self.options.buffer or BUFFER
         rate = int(self.options.rate * trunk.speed)
         queue = self._queue(marks=True, frame=mtu + HEADERS, limit=limit, rate=rate)
         if queue.k and not self.exact and not am.has_red():
@@ -155,7 +156,7 @@ class LabTopo(Topo):
             **{
                 "rate": int(options.rate),
                 "k": options.mark if marks else 0,
-                "limit": options.buffer,
+                "limit": options.buffer or BUFFER,
                 "drop_not_ect": True,
                 "frame": options.mtu + HEADERS,
                 "burst": 1 if self.exact else 5,
@@ -168,10 +169,6 @@ class LabTopo(Topo):
         # Its sockets limit what waits here, not this queue.
         more = {"delay": delay, "jitter": self.options.jitter}
         return self._queue(marks=False, limit=100_000 * self.options.mtu, **more)
-
-
-def address(options: Options, index: int) -> str:
-    return f"fd00::{index:x}" if options.ipv6 else f"10.0.{index // 250}.{index % 250 + 1}"
 
 
 def underlay(trunk: int, side: int) -> str:

@@ -34,7 +34,7 @@ class Options:
     late: float = 1  # percent of the data that is late in scenario late
     late_by: float = 40e-6  # s, by up to so much
     loss: float = 0.5  # percent of the packets that are lost in scenario tails
-    buffer: int = 2_000_000  # bytes, of each switch port
+    buffer: int = 0  # bytes, of each switch port; 0: the scenario's own
     mark: int = 65 * 1514  # K in bytes; 0: no marking
     offload: bool = False  # TSO, GSO and GRO on
     ipv6: bool = False
@@ -48,7 +48,7 @@ class Options:
     tenant: dict[str, str] = dataclasses.field(default_factory=dict)
     rules: list[str] = dataclasses.field(default_factory=list)
     sysctl: dict[str, str] = dataclasses.field(default_factory=dict)  # of each guest
-    load: float = 0.5
+    load: float = 0  # 0: the scenario's own
     sizes: str = "websearch"
     datapath: str = "system"
     interval: float = 0.01  # s, between tcp_info samples
@@ -86,7 +86,7 @@ class Trunk:
     b: str
     late: bool = False  # From a to b some packets are late, from b to a all by 2 Options.delay.
     lossy: bool = False  # From a to b some packets are lost.
-    buffer: int = 0  # bytes; 0: Options.buffer
+    buffer: int = 0  # bytes; 0: as all
     speed: float = 1  # Times Options.rate.
 
 
@@ -166,6 +166,11 @@ def jitter(options: Options) -> Callable[[], float]:
 def probe(source: str, to: str, start: float = 0.1) -> Traffic:
     """Round trips of a connection that sends a byte at a time, as the paper's."""
     return Traffic("probe", "rpc", source, [to], start, args=["--interval", "200e-6"])
+
+
+def address(options: Options, index: int) -> str:
+    """Of a host, counted from 1."""
+    return f"fd00::{index:x}" if options.ipv6 else f"10.0.{index // 250}.{index % 250 + 1}"
 
 
 def delay_of(options: Options, index: int, count: int) -> float | None:
@@ -252,8 +257,7 @@ def shallow(options: Options) -> Plan:
     """incast through a buffer of 110 KB, unless --buffer says another; four of the senders have
     10 KB requests, too"""
     plan = incast(options)
-    default = options.buffer == Options.buffer
-    plan.trunks[0].buffer = 110_000 if default else options.buffer
+    plan.trunks[0].buffer = options.buffer or 110_000
     args = ["--request", "10000", "--response", "1", "--interval", "0.002"]
     plan.traffic += [
         Traffic(f"short{i}", "rpc", f"s{i}", ["r1"], 0.1, args=args)
@@ -293,7 +297,6 @@ def tails(options: Options) -> Plan:
 
 BULK = 4
 RESPONSE = 2000  # bytes, as in On-Ramp's incast
-INCAST_LOAD = 0.02
 
 
 @scenario
@@ -305,8 +308,7 @@ def onramp(options: Options) -> Plan:
     hosts = pairs(options, BULK)
     hosts.append(Host("c1", "right", stack_of(options, 0)))
     servers = [Host(f"i{i + 1}", "left", stack_of(options, i)) for i in range(count)]
-    load = INCAST_LOAD if options.load == Options.load else options.load
-    interval = count * RESPONSE * 8 / (load * options.rate)
+    interval = count * RESPONSE * 8 / ((options.load or 0.02) * options.rate)
     args = ["--request", "100", "--response", str(RESPONSE), "--interval", f"{interval:.9f}"]
     names = [server.name for server in servers]
     # Once the bulk data have their share.
@@ -475,9 +477,7 @@ def wan(options: Options) -> Plan:
     hosts = pairs(options, count)
     hosts[-1].delay = 10e-3
     plan = between(hosts, bulk_pairs(options, count))
-    address = "fd00::" if options.ipv6 else "10.0."
-    number = len(hosts)
-    remote = f"{address}{number:x}/128" if options.ipv6 else f"{address}0.{number + 1}/32"
+    remote = f"{address(options, len(hosts))}/{128 if options.ipv6 else 32}"
     plan.tenants["blue"] = Tenant(rules=[f"10 remote={remote} algorithm=cubic"])
     return plan
 
@@ -612,7 +612,7 @@ def fct(options: Options) -> Plan:
     traffic = []
     for name in names:
         others = [other for other in names if other != name]
-        args = ["--sizes", options.sizes, "--load", str(options.load)]
+        args = ["--sizes", options.sizes, "--load", str(options.load or 0.5)]
         traffic.append(Traffic(f"f-{name}", "flows", name, others, args=args))
         args = ["--request", "100", "--response", "20000", "--interval", "0.02"]
         traffic.append(Traffic(f"query-{name}", "query", name, others, args=args))
