@@ -390,7 +390,6 @@ class Run:
                     flow[f"goodput{suffix}_series"] = results.series(progress)
                     flow[f"pause{suffix}_s"] = results.pause(progress)
                 flow["tcp_info"] = {"fields": fields, "samples": samples}
-                flow |= {key: value for key, value in output.items() if key.endswith("_us")}
             elif traffic.kind in ("rpc", "query"):
                 requests = output.get("requests", [])
                 times = output.get("rtt_us", [rtt_us for _, rtt_us in requests])
@@ -424,7 +423,6 @@ class Run:
             # The wall clock's, which captures have.
             "start_ns": self.start_ns + time.time_ns() - time.monotonic_ns(),
         }
-        self.dir.joinpath("rtt.json").write_text(json.dumps(rtt))
         if options.acdc:
             result["engine"] = self.net.engine()
             result["engine_flows"] = [

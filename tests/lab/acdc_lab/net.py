@@ -330,9 +330,6 @@ class Network:
                         "bytes": qdisc["bytes"],
                         "drops": qdisc["drops"],
                         "marks": qdisc.get("marked", 0),
-                        "drops_early": qdisc.get("early", 0),
-                        "drops_tail": qdisc.get("pdrop", 0),
-                        "backlog": qdisc["backlog"],
                     }
                 )
         return result
@@ -352,9 +349,6 @@ class Network:
             "bytes": state.bytes,
             "drops": state.drops,
             "marks": state.marks,
-            "drops_early": 0,
-            "drops_tail": state.drops,
-            "backlog": state.queue,
         }
 
     def counters(self, host: str) -> dict[str, int]:

@@ -198,11 +198,6 @@ def between(flow: dict[str, Any], begin: float, end: float) -> float:
     return results.goodput(flow["tcp_info"]["samples"], begin - start, end - start)
 
 
-def worst_error(found: list[float], wanted: list[float]) -> float:
-    """The largest, as a part of what is wanted."""
-    return max(abs(a - b) / b for a, b in zip(found, wanted, strict=True))
-
-
 # beta: half of the time as configured, then beta 0 has become 1. --------------
 
 # In step, all flows see the same marks and the same alpha, and grow by a segment
@@ -236,7 +231,9 @@ def beta_order(result: Result) -> float:
 
 
 def beta_model_error(result: Result) -> float:
-    return worst_error(beta_shares(result), beta_model([float(beta) for beta in BETAS]))
+    """The largest, as a part of what the model has."""
+    model = beta_model([float(beta) for beta in BETAS])
+    return max(abs(a - b) / b for a, b in zip(beta_shares(result), model, strict=True))
 
 
 def beta_effect(result: Result) -> float:

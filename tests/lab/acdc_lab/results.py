@@ -12,22 +12,11 @@ from typing import Any
 COUNTERS = {
     "retransmits": "TcpRetransSegs",
     "timeouts": "TcpExtTCPTimeouts",
-    "fast_retransmits": "TcpExtTCPFastRetrans",
-    "slow_start_retransmits": "TcpExtTCPSlowStartRetrans",
-    "lost_retransmits": "TcpExtTCPLostRetransmit",
     "syn_retransmits": "TcpExtTCPSynRetrans",
     "loss_probes": "TcpExtTCPLossProbes",
-    "spurious_timeouts": "TcpExtTCPSpuriousRTOs",
-    "dsacks_received": "TcpExtTCPDSACKRecv",
     "delayed_acks": "TcpExtDelayedACKs",
     "out_of_order": "TcpExtTCPOFOQueue",
-    "delivered_ce": "TcpExtTCPDeliveredCE",
     "checksum_errors": "TcpInCsumErrors",
-    # As IP has them from GRO, and what they were made of.
-    "packets_in": "IpInReceives",
-    "segments_in_not_ect": "IpExtInNoECTPkts",
-    "segments_in_ect": "IpExtInECT0Pkts",
-    "segments_in_ce": "IpExtInCEPkts",
 }
 
 
