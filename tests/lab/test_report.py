@@ -58,15 +58,20 @@ def test_only_a_result_of_the_same_code_is_kept(
     script.chmod(0o755)
     names = report["code"].__globals__
     monkeypatch.setitem(names, "LAB", tmp_path)
+    progress = report["Progress"]([], 1)
     experiment = Experiment("name", "title", "says", {"acdc": "dumbbell --acdc"}, [])
     run = report["Run"](experiment, "acdc", 1, 4, 1500, "this", tmp_path)
     for found in (["other"], ["this", "other"]):
         monkeypatch.setitem(names, "code", lambda found=found: found.pop(0))
-        assert "changed" in run.execute(set())
+        assert "changed" in run.execute(progress)
         assert list(tmp_path.iterdir()) == [script]
     monkeypatch.setitem(names, "code", lambda: "this")
-    assert run.execute(set()) == ""
+    assert run.execute(progress) == ""
     assert run.stored()["report"]["code"] == "this"
+    # Ctrl-C came while it began.
+    script.write_text("#!/bin/sh\nsleep 5")
+    progress.stop()
+    assert run.execute(progress) == "status -15"
 
 
 def children(pid: int) -> list[int]:

@@ -127,6 +127,7 @@ def test_pictures_of_an_experiment(tmp_path: Path) -> None:
     runs = {"acdc": {"rtt_cdf": [[1.0, 50.0], [2.0, 100.0]]}}
     for name, count in (("wan", 1), ("wander", 0), ("stacks9000", 1), ("incast16", 1)):
         assert len(report_plots.plots(name, runs, tmp_path)) == count
+    assert report_plots.plots("fct-websearch-0.3", {}, tmp_path) == []
 
 
 def test_a_report_without_runs(tmp_path: Path) -> None:

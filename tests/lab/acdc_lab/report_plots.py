@@ -165,7 +165,7 @@ PLOTS: dict[str, list[Callable[[Runs, Path], bool]]] = {
 def plots(name: str, runs: Runs, folder: Path) -> list[Path]:
     made = []
     for prefix, functions in PLOTS.items():
-        for function in functions if re.match(rf"{prefix}(?![a-z])", name) else []:
+        for function in functions if runs and re.match(rf"{prefix}(?![a-z])", name) else []:
             path = folder / f"{name}-{function.__name__.replace('_', '-')}.png"
             if function(runs, path):
                 made.append(path)
