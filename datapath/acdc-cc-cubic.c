@@ -38,12 +38,18 @@ w_max(const struct acdc_law *l)
     return (uint32_t) state(l)->w_max * W_MAX_UNIT;
 }
 
-static void
-set_w_max(struct acdc_law *l, uint32_t bytes)
+static uint32_t
+units_of(uint32_t bytes)
 {
     uint32_t units = (bytes + W_MAX_UNIT - 1) / W_MAX_UNIT;
 
-    state(l)->w_max = units < W_MAX_MOST ? units : W_MAX_MOST;
+    return units < W_MAX_MOST ? units : W_MAX_MOST;
+}
+
+static void
+set_w_max(struct acdc_law *l, uint32_t bytes)
+{
+    state(l)->w_max = units_of(bytes);
 }
 
 /* The largest x with x^3 <= a, a < 2^60. */
@@ -70,7 +76,7 @@ cubic_cut(struct acdc_law *l, const struct acdc_facts *e,
     (void) e;
     (void) cause;
     /* Fast convergence, section 4.7: release what newcomers need. */
-    set_w_max(l, l->wnd < w_max(l)
+    set_w_max(l, units_of(l->wnd) < state(l)->w_max
                  ? (uint32_t) ((uint64_t) l->wnd * (BETA_DEN + BETA_NUM)
                                / (2 * BETA_DEN))
                  : l->wnd);

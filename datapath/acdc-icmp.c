@@ -60,16 +60,22 @@ enter_quotation(const struct icmp *m)
 {
     struct acdc_pkt *p = m->p;
     uint32_t l3_ofs = m->ofs + ICMP_HLEN, hlen = ACDC_IP6_HLEN;
-    const uint8_t *ip = p->data + l3_ofs, *tcp;
+    const uint8_t *outer = p->data + m->ip_ofs, *ip = p->data + l3_ofs, *tcp;
+    /* Behind the IP packet there may be padding. */
+    uint32_t end = m->ip_ofs + (m->v6 ? ACDC_IP6_HLEN + acdc_get16(outer + 4)
+                                      : acdc_get16(outer + 2));
 
-    if (p->hlen < l3_ofs + ACDC_IP4_HLEN + QUOTED_MIN
+    if (end > p->hlen) {
+        end = p->hlen;
+    }
+    if (end < l3_ofs + ACDC_IP4_HLEN + QUOTED_MIN
         || ip[0] >> 4 != (m->v6 ? 6 : 4)) {
         return false;
     }
     if (!m->v6) {
         hlen = (ip[0] & 0xfu) * 4;
     }
-    if (hlen < ACDC_IP4_HLEN || p->hlen < l3_ofs + hlen + QUOTED_MIN
+    if (hlen < ACDC_IP4_HLEN || end < l3_ofs + hlen + QUOTED_MIN
         || ip[m->v6 ? 6 : 9] != ACDC_IPPROTO_TCP
         || (!m->v6 && (acdc_get16(ip + 6) & ACDC_IP4_FRAGMENT))) {
         return false;
@@ -82,8 +88,8 @@ enter_quotation(const struct icmp *m)
     p->seq = acdc_get32(tcp + 4);
     p->opt_flags = 0;
     p->tcp_hlen = QUOTED_MIN;
-    if (p->hlen >= p->l4_ofs + (uint32_t) ACDC_TCP_HLEN
-        && p->hlen >= p->l4_ofs + (tcp[12] & 0xf0u) / 4
+    if (end >= p->l4_ofs + (uint32_t) ACDC_TCP_HLEN
+        && end >= p->l4_ofs + (tcp[12] & 0xf0u) / 4
         && (tcp[12] & 0xf0u) / 4 >= ACDC_TCP_HLEN) {
         p->tcp_hlen = (uint8_t) ((tcp[12] & 0xf0u) / 4);
     }

@@ -125,7 +125,7 @@ cut(struct acdc_law *l, const struct acdc_facts *e, enum acdc_cause cause)
 }
 
 /* What a loss or a timeout is about to change.  Where one was not settled yet both are
- * taken back together. */
+ * taken back together: a cut that holds is then of the first one. */
 static void
 note_undo(const struct acdc_law *l, struct acdc_undo *u)
 {
@@ -142,7 +142,9 @@ note_undo(const struct acdc_law *l, struct acdc_undo *u)
     if (u->wnd < wnd) {
         u->wnd = (wnd < 1u << 22 ? wnd : (1u << 22) - 1) & 0x3fffff;
     }
-    u->in_cut = l->in_cut;
+    if (!l->in_loss) {
+        u->in_cut = l->in_cut;
+    }
 }
 
 /* Marks have cut since: the window stays as it is. */
@@ -241,8 +243,8 @@ acdc_law_loss(struct acdc_law *l, const struct acdc_facts *e)
     if (!acdc_cc(l) || l->in_loss) {
         return false;
     }
-    l->in_loss = true;
     note_undo(l, e->undo);
+    l->in_loss = true;
     raise_alpha(l, e->undo);
     if (!was_cut) {
         cut(l, e, ACDC_CAUSE_LOSS);

@@ -253,7 +253,8 @@ class Law:
         if not self.undoes or not self.undoes.wnd:
             self.undoes = Undo(self.slow_start and self.threshold == WINDOW_MAX)
         self.undoes.wnd = max(self.undoes.wnd, int(self.wnd) // 256 * 256)
-        self.undoes.held = self.held
+        if self.loss_end is None:
+            self.undoes.held = self.held
         return self.undoes
 
     def loss(self) -> bool:

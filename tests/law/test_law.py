@@ -456,6 +456,34 @@ def test_cubic(
         assert engine.wnd <= min(before + (high - before) * acked / before + 2, 1 << 30)
 
 
+@pytest.mark.parametrize("cap", [1_000_000, 999_999, 1_000_001])
+def test_cubic_at_a_cap(dll: CDLL, cap: int) -> None:
+    """No window is released to newcomers by who loses at the window of the loss before (RFC
+    9438 section 4.7)."""
+    engine = Engine(dll)
+    mss, now, una = 1000, 0, 0
+    engine.params(ONE, ONE // 16, 2000, 0, cap)
+    engine.env(mss, una, una, now, 100_000)
+    engine.init("cubic")
+    rounds = []
+    for _ in range(4):
+        nxt = una + engine.wnd
+        engine.env(mss, una, nxt, now, 100_000)
+        assert engine.loss()
+        una = nxt + 1
+        engine.env(mss, una, una, now, 100_000)
+        engine.ack(0, 0, 1, delivered=cap + 1)
+        rounds.append(0)
+        while engine.wnd < cap:
+            rounds[-1] += 1
+            now += 100
+            acked = engine.wnd
+            una += acked
+            engine.env(mss, una, una, now, 100_000)
+            engine.ack(acked, 0, acked)
+    assert len(set(rounds)) == 1 and rounds[0] > 10
+
+
 @pytest.mark.parametrize("pause", ["idle", "application-limited"])
 def test_cubic_banks_no_credit(dll: CDLL, pause: str) -> None:
     """100 s in which a flow does not use its window are not 100 s of growth."""
