@@ -126,10 +126,6 @@ def _plain(reader: Reader, interval: float, once: bool, as_json: bool) -> int:
             _print(reader, reader.read(), as_json)
             if once:
                 return 0
-    except BrokenPipeError:
-        # Who reads us has enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except (OvsError, ValueError) as error:
         print(f"acdc-top: {error}", file=sys.stderr)
         return 1
@@ -143,10 +139,14 @@ def main() -> int:
     args = arguments().parse_args()
     names = ("tenant", "port", "remote")
     filters = [f"{name}={getattr(args, name)}" for name in names if getattr(args, name)]
-    reader = Reader(args.target, args.rundir, filters, args.sort, args.limit)
+    reader = Reader(
+        args.target, args.rundir, filters, args.sort, args.limit, interval=args.interval
+    )
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        if not args.json and not args.once and sys.stdin.isatty() and sys.stdout.isatty():
+        terminal = sys.stdin.isatty() and sys.stdout.isatty()
+        dumb = os.environ.get("TERM", "") in ("", "dumb", "unknown")
+        if terminal and not (dumb or args.json or args.once):
             return _interactive(reader, args.interval)
         return _plain(reader, args.interval, args.once or not args.json, args.json)
     except KeyboardInterrupt:

@@ -35,27 +35,29 @@ ORDERS: dict[str, tuple[str, Callable[[Flow], float]]] = {
 }
 
 
-def limited_by(flow: Flow) -> str:
+def limited_by(flow: Flow, followed: bool) -> str:
     """What holds the guest's data back at the moment.
 
     What is in flight is not acknowledged; it fills the window, which is the switch's or the
     receiver's; or else the guest has no more to send, or its own congestion control allows no
-    more."""
+    more.  The rate of a connection that is not 'followed' since the reading before is unknown."""
     if flow["state"] != "established":
         return str(flow["state"])
     if not flow["in_flight"] and not flow["tx_rate"]:
         return "idle"
-    if not flow["tx_rate"] and flow["idle_ms"] * 1000 > flow["srtt_us"]:
+    if followed and not flow["tx_rate"] and flow["idle_ms"] * 1000 > flow["srtt_us"]:
         return "no ACK"
     if flow["in_flight"] + flow["mss"] <= flow["offered"]:
         return "guest"
-    governed = flow["mode"] == "enforce" and flow["wnd"] <= flow["offered"]
-    return "switch" if governed else "receiver"
+    enforced = flow["mode"] == "enforce" and flow["alg"] != "none"
+    return "switch" if enforced and flow["wnd"] <= flow["offered"] else "receiver"
 
 
 def _key(flow: Flow) -> int:
-    names = ("datapath", "port", "local", "local_port", "remote", "remote_port")
-    return hash(tuple(flow[name] for name in names))
+    """Of a connection that is taken up again, or falls back, counts begin anew."""
+    ends = ("local", "local_port", "remote", "remote_port")
+    values = [flow[name] for name in ("datapath", "port", *ends, "resumed", "capable")]
+    return hash((*values, *flow["vlans"], flow["state"] == "asking"))
 
 
 def _grown(now: int, before: int) -> int:
@@ -84,6 +86,15 @@ class Reading:
 
 
 @dataclass
+class Counted:
+    """What a reading leaves for the next ones."""
+
+    at: float = 0.0
+    tenants: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
+    flows: dict[int, Counts] = field(default_factory=dict)
+
+
+@dataclass
 class Reader:
     target: Path | None
     rundir: Path | None
@@ -91,61 +102,67 @@ class Reader:
     order: str = "rate"
     limit: int = 40
     timeout: float = 20.0
-    _counters: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
-    _before: dict[int, Counts] = field(default_factory=dict)
-    _at: float = 0.0
+    interval: float = 0.0
+    _last: Counted = field(default_factory=Counted)
+    _before: Counted = field(default_factory=Counted)
+    """What rates are since: a reading that is at least half an interval ago."""
 
     def read(self) -> Reading:
         """Raises OSError, OvsError or ValueError."""
         target = self.target or control_socket(self.rundir)
-        now = time.monotonic()
-        seconds = now - self._at if self._at else 0.0
-        tenants = list(self._tenants(target, seconds))
-        following: dict[int, Counts] = {}
+        now = Counted(time.monotonic())
+        if now.at - self._last.at >= self.interval / 2:
+            self._before = self._last
+        seconds = now.at - self._before.at if self._before.at else 0.0
+        tenants = list(self._tenants(target, seconds, now))
         count = 0
 
         def rated() -> Iterator[tuple[float, int, Flow]]:
             nonlocal count
             for flow in flows(target, *self.filters, timeout=self.timeout):
                 count += 1
-                self._rate(flow, seconds, following)
+                self._rate(flow, seconds, now)
                 yield ORDERS[self.order][1](flow), -count, flow
 
         first = heapq.nlargest(self.limit, rated())
-        self._before, self._at = following, now
+        self._last = now
         return Reading(seconds, tenants, [flow for _, _, flow in first], count)
 
-    def _rate(self, flow: Flow, seconds: float, following: dict[int, Counts]) -> None:
+    def _rate(self, flow: Flow, seconds: float, now: Counted) -> None:
         """Adds tx_rate and rx_rate, bytes a second, the fraction 'marked' of what was sent,
         and limited_by."""
         key = _key(flow)
         counts = (flow["snd_una"], flow["rx_total"], flow["fb_total"], flow["fb_ce"])
-        before = self._before.get(key)
+        before = self._before.flows.get(key)
         grown = [0, 0, 0, 0]
         if before and seconds:
             grown = [_grown(a, b) for a, b in zip(counts, before, strict=True)]
         flow["tx_rate"], flow["rx_rate"] = (n / seconds if n else 0.0 for n in grown[:2])
         flow["marked"] = min(1.0, grown[3] / grown[2]) if grown[2] else None
-        flow["limited_by"] = limited_by(flow)
-        if len(following) < TRACKED and flow["idle_ms"] < ACTIVE_MS:
-            following[key] = counts
+        flow["limited_by"] = limited_by(flow, before is not None)
+        ended = flow["state"] in ("closed", "reset")
+        if len(now.flows) < TRACKED and flow["idle_ms"] < ACTIVE_MS and not ended:
+            now.flows[key] = counts
 
-    def _tenants(self, target: Path, seconds: float) -> Iterator[dict[str, Any]]:
+    def _tenants(
+        self, target: Path, seconds: float, counted: Counted
+    ) -> Iterator[dict[str, Any]]:
         reply = json.loads(unixctl(target, "acdc/show", "--json", timeout=self.timeout))
         wanted = [word[len("tenant=") :] for word in self.filters if word.startswith("tenant=")]
-        counters: dict[tuple[str, str], dict[str, int]] = {}
         for row in reply["tenants"]:
             if wanted and row["name"] not in wanted:
                 continue
             key = (row["datapath"], row["name"])
-            now, before = row["counters"], self._counters.get(key, {})
-            counters[key] = now
+            now, before = row["counters"], self._before.tenants.get(key, {})
+            counted.tenants[key] = now
+            if now["egress_packets"] < before.get("egress_packets", 0):
+                # The tenant, or the daemon, is another one.
+                self._before.flows.clear()
 
             def per_second(
                 name: str, now: dict[str, int] = now, before: dict[str, int] = before
             ) -> float:
                 grown = now[name] - before.get(name, now[name])
-                # Less than before: the tenant, or the daemon, is another one.
                 return grown / seconds if seconds and grown > 0 else 0.0
 
             received, marked = per_second("ingress_bytes"), per_second("ce_bytes")
@@ -165,4 +182,3 @@ class Reader:
                 "timeouts_per_second": per_second("timeouts"),
                 "paused_us_per_second": per_second("on_ramp_us"),
             }
-        self._counters = counters

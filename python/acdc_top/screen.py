@@ -11,7 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from .reading import ORDERS, Reading
+from .reading import ORDERS, TRACKED, Reading
 
 Row = dict[str, Any]
 Columns = dict[str, Callable[[Row], str]]
@@ -86,7 +86,7 @@ FLOWS: Columns = {
     "out": lambda flow: rate(flow["tx_rate"]),
     "in": lambda flow: rate(flow["rx_rate"]),
     "marked": lambda flow: fraction(flow["marked"]),
-    "window": lambda flow: size(flow["wnd"]),
+    "window": lambda flow: size(flow["wnd"] if flow["alg"] != "none" else None),
     "offered": lambda flow: size(flow["offered"]),
     "flight": lambda flow: size(flow["in_flight"]),
     "RTT": lambda flow: duration(flow["srtt_us"]),
@@ -107,10 +107,21 @@ def _table(columns: Columns, rows: Iterable[Row], width: int, *spare: str) -> Ta
     if not set(cells["net"]) - {"-"}:
         for name in ON_RAMP:
             cells.pop(name, None)
+
+    def too_wide() -> int:
+        return sum(1 + max(map(len, (head, *cells[head]))) for head in cells) - width - 1
+
     for name in (*SPARE, *spare):
-        if sum(1 + max(map(len, (head, *cells[head]))) for head in cells) <= width + 1:
+        if too_wide() <= 0:
             break
         cells.pop(name, None)
+    if "connection" in cells and too_wide() > 0:
+        cells["connection"] = [cell[cell.index(">") :] for cell in cells["connection"]]
+    for name in ("connection", "port", "tenant"):
+        if name in cells and (excess := too_wide()) > 0:
+            room = max(len(name), max(map(len, cells[name]), default=0) - excess)
+            # What differs is at the end of an address, or of a name.
+            cells[name] = [c if len(c) <= room else f"\u2026{c[1 - room :]}" for c in cells[name]]
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="reverse")
     for name in cells:
         justify = "left" if name in LEFT else "right"
@@ -139,6 +150,8 @@ class Screen:
         about = f"{reading.n_flows} connections, {ORDERS[self.order][0]} first"
         if reading.seconds:
             about += f", in {reading.seconds:.1f} s"
+        if reading.n_flows > TRACKED:
+            about += f", rates of at most {TRACKED:,}"
         if self.keys:
             about += "   (s: order, q: quit)"
         yield Text(about)

@@ -18,6 +18,7 @@ import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path as File
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from rich.console import Console
 
 from acdc_testlib.ovs import Ovs
 from acdc_testlib.traffic import Transfer, finish_all
+from acdc_top import reading as of_reading
 from acdc_top.reading import Reader, Reading, limited_by
 from acdc_top.screen import Screen
 from observe.conftest import MARKED_PORT, PORT, A, B, Path
@@ -91,6 +93,7 @@ def test_the_window_of_the_switch_limits_what_is_marked(busy: Path) -> None:
         ({}, "switch"),
         ({"wnd": 90_000, "offered": 60_000, "in_flight": 59_000}, "receiver"),
         ({"mode": "observe"}, "receiver"),
+        ({"alg": "none"}, "receiver"),
         ({"in_flight": 10_000}, "guest"),
         ({"in_flight": 0, "tx_rate": 0.0}, "idle"),
         ({"tx_rate": 0.0, "idle_ms": 300}, "no ACK"),
@@ -100,11 +103,86 @@ def test_the_window_of_the_switch_limits_what_is_marked(busy: Path) -> None:
 )
 def test_what_limits(fields: dict[str, Any], expected: str) -> None:
     flow = {
-        **{"state": "established", "mode": "enforce", "mss": 1448, "tx_rate": 1e6},
+        **{"state": "established", "mode": "enforce", "alg": "dctcp", "mss": 1448},
         **{"wnd": 30_000, "offered": 30_080, "in_flight": 29_000},
-        **{"idle_ms": 0, "srtt_us": 2000},
+        **{"idle_ms": 0, "srtt_us": 2000, "tx_rate": 1e6},
     }
-    assert limited_by({**flow, **fields}) == expected
+    assert limited_by({**flow, **fields}, followed=True) == expected
+    assert expected != "no ACK" or limited_by({**flow, **fields}, followed=False) == "switch"
+
+
+class Daemon:
+    """One connection, of a daemon that says what it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        names = ("tx_rate", "offered", "wnd", "mss", "srtt_us", "idle_ms", "in_flight")
+        self.flow: dict[str, Any] = {
+            **dict.fromkeys(names, 0),
+            **dict.fromkeys(("snd_una", "rx_total", "fb_total", "fb_ce"), 1000),
+            **dict.fromkeys(("datapath", "port", "local", "remote", "alg", "mode"), "x"),
+            **{"local_port": 1, "remote_port": 2, "state": "established", "vlans": []},
+            **{"resumed": False, "capable": True},
+        }
+        self.packets, self.now = 100, 100.0
+        self.reader = Reader(File("x"), None, [], interval=2)
+        monkeypatch.setattr(of_reading, "flows", lambda *_, **__: [dict(self.flow)])
+        monkeypatch.setattr(of_reading, "unixctl", lambda *_, **__: json.dumps(self.show()))
+        monkeypatch.setattr(of_reading, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+    def show(self) -> dict[str, Any]:
+        names = ("n_flows", "n_half_open", "n_capable", "n_fallback", "rtt_p50_us", "rtt_p99_us")
+        counters = ["egress_bytes", "ingress_bytes", "ce_bytes", "cuts_ecn", "cuts_loss"]
+        counters += ["timeouts", "on_ramp_us"]
+        row = {
+            **{"datapath": "x", "name": "blue", "params": {"mode": "enforce"}},
+            **dict.fromkeys(names, 0),
+            "counters": {**dict.fromkeys(counters, 0), "egress_packets": self.packets},
+        }
+        return {"tenants": [row]}
+
+    def read(self, after: float, **flow: Any) -> dict[str, Any]:
+        self.now += after
+        self.flow.update(flow)
+        (found,) = self.reader.read().flows
+        return found
+
+
+@pytest.mark.parametrize(
+    "another",
+    [{"resumed": True}, {"capable": False}, {"state": "asking"}, {"vlans": [7]}, "closed", "daemon"],
+    ids=str,
+)
+def test_rates_are_of_one_connection(
+    monkeypatch: pytest.MonkeyPatch, another: dict[str, Any] | str
+) -> None:
+    daemon = Daemon(monkeypatch)
+    daemon.read(0)
+    assert daemon.read(2, snd_una=3000)["tx_rate"] == 1000
+    more: dict[str, Any] = {"snd_una": 1 << 31, "fb_total": 1 << 31, "fb_ce": 1 << 31}
+    if another == "closed":
+        assert daemon.read(2, state="closed", snd_una=5000)["tx_rate"] == 1000
+        more["state"] = "established"
+    elif another == "daemon":
+        daemon.packets = 1
+    else:
+        assert isinstance(another, dict)
+        more |= another
+    found = daemon.read(2, **more)
+    assert (found["tx_rate"], found["marked"]) == (0, None)
+    assert daemon.read(2, snd_una=(1 << 31) + 4000)["tx_rate"] == 2000
+
+
+def test_rates_are_over_half_an_interval_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a key, or a reading that failed."""
+    daemon = Daemon(monkeypatch)
+    daemon.read(0)
+    assert daemon.read(0.01, snd_una=2000)["tx_rate"] == 0
+    assert daemon.read(2, snd_una=3010)["tx_rate"] == pytest.approx(1000 / 2, rel=0.02)
+    assert daemon.read(0.01, snd_una=3010)["tx_rate"] == pytest.approx(500, rel=0.02)
+    del daemon.flow["fb_ce"]
+    with pytest.raises(KeyError):
+        daemon.read(2, snd_una=4000)
+    assert daemon.read(2, snd_una=5000, fb_ce=0)["tx_rate"] == pytest.approx(1990 / 4, rel=0.02)
 
 
 def test_sorted_and_filtered(busy: Path) -> None:
@@ -170,6 +248,23 @@ def test_as_wide_as_the_terminal(busy: Path, width: int) -> None:
     assert {"alpha", "alg"} <= set(flows) or width < 200
 
 
+@pytest.mark.parametrize("width", [80, 100])
+def test_long_addresses(busy: Path, width: int) -> None:
+    """Numbers are whole; of addresses there is what has room."""
+    reading = once(busy.ovs)
+    for flow in reading["flows"]:
+        flow.update(local="2001:db8:1111:2222:3333:4444:5555:6666", port="tap1234567-89")
+        flow.update(remote="2001:db8:1111:2222:3333:4444:5555:7777")
+    lines = screen(reading | {"n_flows": 200_001}, width).splitlines()
+    assert max(len(line.rstrip()) for line in lines) <= width
+    assert "rates of at most 200,000" in " ".join("".join(lines[:2]).split())
+    at = next(n for n, line in enumerate(lines) if "limited by" in line)
+    assert {"connection", "out", "marked", "window", "RTT"} <= set(lines[at].split())
+    for line, flow in zip(lines[at + 1 :], reading["flows"], strict=True):
+        assert f":7777]:{flow['remote_port']} " in line
+        assert line.rstrip().endswith(flow["limited_by"])
+
+
 def test_json_goes_on(busy: Path) -> None:
     """A line for each interval; who has read enough ends it."""
     words = [str(TOP), "--rundir", str(busy.ovs.rundir), "--interval", "0.2", "--json"]
@@ -177,7 +272,7 @@ def test_json_goes_on(busy: Path) -> None:
         assert process.stdout and process.stderr
         readings = [json.loads(process.stdout.readline()) for _ in range(3)]
         process.stdout.close()
-        assert process.wait(10) == 0
+        assert process.wait(10) == -signal.SIGPIPE
         assert process.stderr.read() == b""
     assert all(reading["seconds"] >= 0.2 for reading in readings)
 
@@ -185,10 +280,10 @@ def test_json_goes_on(busy: Path) -> None:
 class Terminal:
     """acdc-top in one of its own."""
 
-    def __init__(self, ovs: Ovs) -> None:
+    def __init__(self, ovs: Ovs, term: str = "xterm") -> None:
         self.pid, self.fd = pty.fork()
         if not self.pid:
-            environ = os.environ | {"TERM": "xterm", "COLUMNS": "160", "LINES": "24"}
+            environ = os.environ | {"TERM": term, "COLUMNS": "160", "LINES": "24"}
             words = [str(TOP), "--rundir", str(ovs.rundir), "--interval", "0.3"]
             os.execve(TOP, words, environ)
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 160, 0, 0))
@@ -220,6 +315,13 @@ def test_live(busy: Path) -> None:
     assert terminal.end() == 0
     # The cursor is back, and so is the other screen.
     assert b"\x1b[?25h" in terminal.text and b"\x1b[?1049l" in terminal.text
+
+
+def test_a_dumb_terminal(busy: Path) -> None:
+    """It has no second screen."""
+    terminal = Terminal(busy.ovs, "dumb")
+    terminal.until(b"limited by")
+    assert terminal.end() == 0 and b"\x1b" not in terminal.text
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
