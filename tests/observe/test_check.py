@@ -199,9 +199,34 @@ def test_what_cannot_be_asked_hides_nothing() -> None:
     assert program["run_checks"](None) == found
 
 
+def tenant(mode: str = "enforce", **counters: int) -> dict[str, Any]:
+    names = ["flows_created", "flows_capable", "flows_fallback", "feedback_bad", "feedback_lost"]
+    names += ["unheard", "cuts_ecn", "cuts_loss", "ce_bytes", "ingress_bytes", "ecn_rewritten"]
+    return {"name": "blue", "params": {"mode": mode}, "counters": dict.fromkeys(names, 0) | counters}
+
+
+@pytest.mark.parametrize(
+    ("check", "row", "expected"),
+    [
+        ("handshakes", tenant("observe", flows_created=7, flows_fallback=7), OK),
+        ("handshakes", tenant(flows_created=7, flows_fallback=7), WARNING),
+        # Marked data that a guest received says nothing of the way from it.
+        ("marks", tenant(flows_capable=1, cuts_loss=100, ce_bytes=9), WARNING),
+        ("marks", tenant(flows_capable=1, cuts_loss=100, cuts_ecn=1), OK),
+        ("marks", tenant(flows_fallback=1, cuts_loss=100), OK),
+    ],
+)
+def test_what_counters_say(check: str, row: dict[str, Any], expected: int) -> None:
+    program = runpy.run_path(str(CHECK))
+    ((state, message),) = program[f"check_{check}"](SimpleNamespace(tenants=[row]))
+    assert state == expected, message
+
+
 def test_without_tc() -> None:
-    tenant = {"name": "blue", "params": {"pace": True}}
-    host = SimpleNamespace(tenants=[tenant], text="datapath system: ExID", qdiscs=None)
+    """A rule may have what the tenant has not."""
+    rule = {"pace": True}
+    tenant = {"name": "blue", "params": {}, "rules": [rule], "datapath": "system"}
+    host = SimpleNamespace(tenants=[tenant], qdiscs=None)
     ((state, _),) = runpy.run_path(str(CHECK))["check_pacing"](host)
     assert state == UNKNOWN
 
