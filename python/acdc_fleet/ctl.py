@@ -64,6 +64,7 @@ class Command:
         new: Problems = {}
         if before != after and not args.dry_run:
             self.made = data
+        if self.made or not (args.dry_run or args.staged):
             status, new = self.follow(number)
         if args.json:
             self.show(data | {"exit_status": status, "problems": new}, "")

@@ -147,6 +147,19 @@ def test_a_rule_for_all_twice(fleet: Fleet) -> None:
     assert "nothing changes" in fleet.ctl("rule", "add", "blue", "1", "")
 
 
+def test_what_is_so_already_is_waited_for(fleet: Fleet) -> None:
+    fleet.hosts[4].stop_agent()
+    words = ("tenant", "set", "blue", "beta=0.75")
+    fleet.ctl(*words)
+    done = fleet.run_ctl(*words, "--wait=hosts", "--timeout=2")
+    assert "nothing changes" in done.stdout
+    assert done.returncode == 4 and "within 2 s: host-4" in done.stderr
+    assert fleet.run_ctl(*words, "--wait=hosts", "--dry-run").returncode == 0
+    fleet.hosts[4].start_agent()
+    fleet.ctl(*words, "--wait=hosts")
+    assert {host.beta("blue") for host in fleet.hosts} == {"0.75"}
+
+
 def test_an_operator_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(name, raising=False)
