@@ -33,7 +33,7 @@ COLUMNS = {
     "Port": ("name", "interfaces", "qos", "tag", "trunks"),
     "Interface": (
         *("name", "type", "options", "mtu_request", "ofport", "ofport_request"),
-        *("other_config", "external_ids"),
+        *("other_config", "external_ids", "error"),
     ),
     "QoS": ("type",),
 }
@@ -259,9 +259,12 @@ class Database:
         """The OpenFlow port number of an interface, which ovs-vswitchd sets."""
         with self._lock:
 
-            def numbers() -> list[int]:
+            def found() -> list[Any]:
                 rows = self._idl.tables["Interface"].rows.values()
-                return next((list(row.ofport) for row in rows if row.name == name), [])
+                return [row for row in rows if row.name == name and row.ofport]
 
-            self._wait(numbers, f"interface {name} has no OpenFlow port")
-            return numbers()[0]
+            self._wait(found, f"interface {name} has no OpenFlow port")
+            row = found()[0]
+            if row.ofport == [-1]:
+                raise OvsError(f"interface {name}: {' '.join(row.error) or 'it cannot be added'}")
+            return int(row.ofport[0])

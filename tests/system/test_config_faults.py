@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 from config_switch import Switch
 
+from acdc_ovs import OvsError
 from acdc_testlib.netns import wait_for
 from acdc_testlib.ovs import Ovs, datapath_type
 from acdc_testlib.programs import read_env
@@ -97,3 +98,9 @@ def test_the_daemon_sleeps_while_it_must_not_run(fresh: Switch, gone: str) -> No
         if gone == "lock":
             thief.kill()
             thief.wait()
+
+
+def test_a_port_that_cannot_be_has_no_number(fresh: Switch) -> None:
+    fresh.ovs.add_port("br0", "none0")
+    with pytest.raises(OvsError, match="interface none0: could not open network device none0"):
+        fresh.ovs.ofport("none0")
