@@ -3,7 +3,10 @@
 """For Mininet's own command:
 
     sudo mn --custom .../acdc_mininet/custom.py --controller none --arp \\
-        --switch acdc --host acdc --link acdc,rate=100000000,k=60000 --topo dumbbell,n=3
+        --switch acdc --host acdc --topo dumbbell,n=3,rate=100000000,k=60000
+
+The queue is that of the topology's bottleneck.  --link acdc,rate=...,k=... is for its other links,
+and for Mininet's own topologies.
 
 acdc_mininet and acdc_ovs must be installed, or PYTHONPATH must name their directory.  The
 whole of mn then runs in namespaces of its own, which are gone with it.
@@ -16,11 +19,13 @@ mn reads this file's text: imports are absolute, and what it is to find are dict
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
 from mininet.net import Mininet
 from mininet.node import Node
+from mininet.topo import Topo
 
 import acdc_mininet as am
 
@@ -55,7 +60,20 @@ class CommandLink(am.MarkingLink):
         super().__init__(node1, node2, **{"queue": am.Queue(rate, k, limit)} | params)
 
 
-topos = {"dumbbell": am.Dumbbell, "incast": am.Incast, "leafspine": am.LeafSpine}
+def _build(
+    topology: type[Topo],
+    *args: Any,  # noqa: ANN401
+    rate: int = am.Queue.rate,
+    k: int = am.Queue.k,
+    limit: int = am.Queue.limit,
+    **params: Any,  # noqa: ANN401
+) -> Topo:
+    """--topo NAME[,rate=BIT/S][,k=BYTES][,limit=BYTES]: the queue of the fabric's links."""
+    return topology(*args, queue=am.Queue(rate, k, limit), **params)
+
+
+TOPOLOGIES = {"dumbbell": am.Dumbbell, "incast": am.Incast, "leafspine": am.LeafSpine}
+topos = {name: functools.partial(_build, topology) for name, topology in TOPOLOGIES.items()}
 switches = {"acdc": CommandSwitch}
 hosts = {"acdc": am.AcdcHost}
 # mn 2.3.0 looks for 'linkstestnames', for want of a comma, but takes a global as its own.

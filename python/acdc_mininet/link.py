@@ -283,6 +283,9 @@ def _ifindex(node: Node, device: str) -> int:
     return int(links[0]["ifindex"])
 
 
+LACKS = {"red": ["fq"], "bpf": ["delay", "jitter", "late", "loss", "fq"]}
+
+
 class MarkingLink(Link):
     """A Mininet link with 'queue' from node1 to node2 and 'back' (the same if
     None) from node2 to node1.  'marker' is red or bpf; None takes red if the
@@ -304,13 +307,20 @@ class MarkingLink(Link):
         self.marker = marker or ("red" if has_red() else "bpf")
         self.own_qdiscs = self.marker == "red"
         """Whether ovs-vswitchd is to leave them alone."""
+        queue = queue or Queue()
+        back = back or queue
+        for name in LACKS[self.marker]:
+            if getattr(queue, name) or getattr(back, name):
+                raise QueueError(f"a MarkingLink of {self.marker} has no {name}")
         self._wire: Node | None = None
         if self.marker == "bpf":
             mount_bpffs()  # Before the namespace, which copies the mounts.
             self._wire = Node(f"wire{next(self._numbers)}", inNamespace=True)
         super().__init__(node1, node2, **params)
-        queue = queue or Queue()
-        ends = ((self.intf1, self.intf2, queue), (self.intf2, self.intf1, back or queue))
+        if self._wire is None and mtu != 1500:
+            for intf in (self.intf1, self.intf2):
+                run_in(intf.node, "ip", "link", "set", intf.name, "mtu", str(mtu))
+        ends = ((self.intf1, self.intf2, queue), (self.intf2, self.intf1, back))
         self.queues: dict[str, RedQueue | BpfQueue] = {}
         """By the name of the node that sends into it."""
         for number, (near, _, parameters) in enumerate(ends):

@@ -120,10 +120,6 @@ class AcdcSwitch(Switch):
                 ovs.enlarge_buffers()
         return switches
 
-    def port_to(self, node: Node) -> str:
-        """The name of the port that leads to 'node'."""
-        return str(self.connectionsTo(node)[0][0].name)
-
 
 class AcdcNet(Mininet):
     """A Mininet with an Open vSwitch of its own, started and stopped with it.

@@ -105,6 +105,13 @@ def test_link_and_tenant(site: Path, installation: Path) -> None:
     assert passed and 100_000 < int(passed[1]) < rate / 8 * 10
 
 
+def test_the_bottleneck_is_as_asked_for(site: Path, installation: Path) -> None:
+    script = "py 'queue', [x.queues['s1'].queue for x in net.links if 's1' in x.queues and 's2' in x.queues]\n"
+    words = ("--link", "acdc,rate=1000000000", "--topo", "dumbbell,1,rate=20000000,k=30000")
+    output = mn(site, installation, *words, script=script)
+    assert "('queue', [Queue(rate=20000000, k=30000, limit=600000," in output
+
+
 def test_nothing_installed_nothing_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("acdc_ovs.programs.CHECKOUT", tmp_path)
     monkeypatch.setattr("acdc_ovs.programs.STANDARD", str(tmp_path))

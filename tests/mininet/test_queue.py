@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from mininet.node import Node
 
 import acdc_mininet as am
 from acdc_testlib.real_time import RealTime
@@ -108,6 +109,32 @@ def test_directions_have_queues_of_their_own(network: Network, real_time: RealTi
     assert back.max_queue < there.max_queue
     with real_time:
         assert there.bytes > 20_000_000
+
+
+@pytest.mark.parametrize(
+    ("marker", "fields"),
+    [("red", {"fq": True}), ("bpf", {"fq": True}), ("bpf", {"delay": 1}), ("bpf", {"loss": 1})],
+)
+def test_what_a_link_lacks(marker: str, fields: dict[str, Any]) -> None:
+    (name,) = fields
+    bad = am.Queue(**fields)
+    for queue, back in ((bad, None), (None, bad)):
+        with pytest.raises(am.QueueError, match=f"a MarkingLink of {marker} has no {name}"):
+            am.MarkingLink(None, None, queue, back, marker)
+
+
+@pytest.mark.parametrize("marker", ["red", "bpf"])
+def test_large_packets(marker: str) -> None:
+    """Without marks red wants no module."""
+    a, b = nodes = [Node(name, inNamespace=True) for name in ("a", "b")]
+    link = am.MarkingLink(a, b, am.Queue(k=0), marker=marker, mtu=9000)
+    try:
+        assert [intf.node.cmd(f"cat /sys/class/net/{intf}/mtu").split() for intf in
+                (link.intf1, link.intf2)] == [["9000"], ["9000"]]  # fmt: skip
+    finally:
+        link.stop()
+        for node in nodes:
+            node.terminate()
 
 
 def test_no_longer_than_its_warm_up(network: Network) -> None:
