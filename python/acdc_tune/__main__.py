@@ -18,6 +18,9 @@ from .formulas import Tuning, tune
 from .live import Failure, Measured, Ovs, apply, measure
 from .units import Problem, count
 
+Typed = dict[str, dict[str, list[str]]]
+"""What to type, by system and queue."""
+
 DESCRIPTION = """\
 Computes what TCP and the switches' ECN should be set to in a fabric, and says why: the least
 retransmission timeout, the initial window, the marking threshold K, On-Ramp's T.  The numbers
@@ -34,7 +37,7 @@ def arguments() -> argparse.ArgumentParser:
     add("fabric", nargs="?", type=Path, metavar="FABRIC", help="description, in YAML")
     add("--measure", action="store_true", help="measure instead")
     add("--buffer", metavar="SIZE", help="of a switch's port, as 4MB; needed to measure")
-    add("--switches", metavar="N", default=1, help="on the path, if measured (%(default)s)")
+    add("--switches", metavar="N", help="on the path, if measured (1)")
     add("--uplink", default="", metavar="NAME", help="whose speed is the links', if measured")
     add("--remote", default="", metavar="PREFIX", help="other ends that are measured (all)")
     add("--flows", metavar="N", help="that send at once, if measured (those there are)")
@@ -52,7 +55,7 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def _json(tuning: Tuning, measured: Measured | None, systems: list[str]) -> dict[str, Any]:
+def _json(tuning: Tuning, measured: Measured | None, typed: Typed) -> dict[str, Any]:
     result: dict[str, Any] = {
         "min_rto": asdict(tuning.min_rto),
         "initial_window": asdict(tuning.initial_window),
@@ -62,8 +65,8 @@ def _json(tuning: Tuning, measured: Measured | None, systems: list[str]) -> dict
     }
     if measured:
         result["measured"] = vars(measured)
-    if systems:
-        result["commands"] = {system: commands.of(tuning, system) for system in systems}
+    if typed:
+        result["commands"] = typed
     return result
 
 
@@ -72,7 +75,7 @@ def _wrapped(label: str, text: str) -> str:
     return textwrap.fill(text, 92, initial_indent=f"  {label:8}", subsequent_indent=indent)
 
 
-def _text(tuning: Tuning, measured: Measured | None, systems: list[str]) -> str:
+def _text(tuning: Tuning, measured: Measured | None, typed: Typed) -> str:
     lines = []
     if measured:
         lines.append(
@@ -93,9 +96,9 @@ def _text(tuning: Tuning, measured: Measured | None, systems: list[str]) -> str:
             _wrapped("source", value.source),
         ]
     lines += [textwrap.fill(f"warning: {text}", 92) for text in tuning.warnings]
-    for system in systems:
-        for queue, typed in commands.of(tuning, system).items():
-            lines += ["", f"# {system}, {queue}", *typed]
+    for system, queues in typed.items():
+        for queue, words in queues.items():
+            lines += ["", f"# {system}, {queue}", *words]
     return "\n".join(lines)
 
 
@@ -117,7 +120,7 @@ def _main(args: argparse.Namespace) -> int:
         fabric, measured = measure(
             ovs,
             args.buffer,
-            count(args.switches, 1, 9, "--switches"),
+            1 if args.switches is None else count(args.switches, 1, 9, "--switches"),
             args.uplink,
             args.remote,
             args.flows,
@@ -126,12 +129,13 @@ def _main(args: argparse.Namespace) -> int:
     else:
         fabric = load(args.fabric)
     tuning = tune(fabric)
-    said = apply(ovs, args.apply, tuning) if args.apply else []
+    typed = {system: commands.of(tuning, system) for system in systems}
+    said = [] if args.apply is None else apply(ovs, args.apply, tuning)
     if args.json:
-        result = _json(tuning, measured, systems)
-        print(json.dumps(result | ({"applied": said} if args.apply else {}), indent=2))
+        result = _json(tuning, measured, typed)
+        print(json.dumps(result | ({"applied": said} if said else {}), indent=2))
     else:
-        print(_text(tuning, measured, systems))
+        print(_text(tuning, measured, typed))
         print("".join(f"\n{args.apply}: {line}" for line in said), end="\n" if said else "")
     return 0
 
@@ -143,7 +147,7 @@ def main() -> int:
         parser.error("want FABRIC, or --measure")
     only = [
         name
-        for name in ("buffer", "uplink", "remote", "flows", "mtu")
+        for name in ("buffer", "switches", "uplink", "remote", "flows", "mtu")
         if not args.measure and getattr(args, name)
     ]
     if only:

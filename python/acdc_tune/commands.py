@@ -11,6 +11,7 @@ from fractions import Fraction
 
 from .fabric import Queue
 from .formulas import Tuning, Value
+from .units import Problem
 
 RED_BANDWIDTH = 34 * 10**9
 """tc keeps it in 32 bits, in bytes a second.  It serves the average, which is not used here."""
@@ -80,4 +81,10 @@ SYSTEMS: dict[str, Callable[[Tuning, Queue, Value], list[str]]] = {
 
 def of(tuning: Tuning, system: str) -> dict[str, list[str]]:
     """By the queue's name."""
+    if system != "linux":
+        names: dict[str, str] = {}
+        for queue in tuning.marking:
+            other = names.setdefault(_profile(queue), queue.name)
+            if other != queue.name:
+                raise Problem(f"{other} and {queue.name} would have one profile, {_profile(queue)}")
     return {q.name: SYSTEMS[system](tuning, q, k) for q, k in tuning.marking.items()}

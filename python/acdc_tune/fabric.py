@@ -170,8 +170,18 @@ def load(path: Path) -> Fabric:
         import yaml
     except ModuleNotFoundError:
         raise Problem("package python3-yaml is missing") from None
+
+    class Once(yaml.SafeLoader):
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:  # noqa: ANN401
+            names = [key.value for key, _ in node.value]
+            for key, _ in node.value[::-1]:
+                if names.count(key.value) > 1:
+                    line = key.start_mark.line + 1
+                    raise Problem(f"{path}: line {line}: {key.value} is there twice")
+            return super().construct_mapping(node, deep)
+
     try:
-        data = yaml.safe_load(path.read_text())
+        data = yaml.load(path.read_text(), Once)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise Problem(f"{path}: {getattr(error, 'strerror', '') or error}") from None
     try:

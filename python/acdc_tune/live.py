@@ -19,6 +19,9 @@ class Failure(Exception):
     """Open vSwitch refused something, or does not run."""
 
 
+NEEDED = ("remote", "state", "srtt_us")
+
+
 @dataclass(frozen=True)
 class Ovs:
     """Where it is; empty: where ovs-vsctl and ovs-appctl look themselves."""
@@ -35,9 +38,15 @@ class Ovs:
         return [dict(zip(table["headings"], row, strict=True)) for row in table["data"]]
 
     def flows(self, *args: str) -> list[dict[str, Any]]:
+        """In pages, as a reply of very many is refused, and of each what is needed."""
         option = ["-t", self.target] if self.target else []
-        output = _run("ovs-appctl", "--timeout=20", *option, "acdc/dump-flows", *args, "--json")
-        flows: list[dict[str, Any]] = json.loads(output)
+        command = ("ovs-appctl", "--timeout=20", *option, "acdc/dump-flows", *args, "--json")
+        flows: list[dict[str, Any]] = []
+        cursor: str | None = "0"
+        while cursor:
+            page = json.loads(_run(*command, f"cursor={cursor}"))
+            flows += [{name: flow[name] for name in NEEDED} for flow in page["flows"]]
+            cursor = page.get("next")
         return flows
 
 

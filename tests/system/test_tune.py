@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from acdc_testlib.netns import Netns, Tap, wait_for
 from acdc_testlib.ovs import Ovs
 from acdc_testlib.traffic import open_connection
+from acdc_tune import live
 from acdc_tune.fabric import Fabric, build
 from acdc_tune.formulas import tune
 from acdc_tune.units import Problem
@@ -267,6 +268,7 @@ def test_nonsense_is_refused(path: str, value: object, says: str) -> None:
         (["x.yaml", "--measure"], "want FABRIC, or --measure"),
         (["/nonexistent.yaml"], "No such file or directory"),
         (["x.yaml", "--flows", "3"], "--flows goes with --measure"),
+        (["x.yaml", "--switches", "3"], "--switches goes with --measure"),
         (["--measure"], "--buffer is missing"),
         (["--measure", "--buffer", "1MB", "--switches", "10"], "10 is not between 1 and 9"),
         (["--measure", "--buffer", "1"], "--buffer: '1' is not a number with a unit"),
@@ -292,6 +294,22 @@ def test_page_shows_what_is_printed(command: str, output: str) -> None:
         text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     assert done.stdout.strip() == output
+
+
+def test_a_name_twice_is_refused() -> None:
+    done = acdc_tune("/dev/stdin", stdin="mtu: 1500\nflows: 1\nmtu: 9000\n")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("acdc-tune: /dev/stdin: line 3: mtu is there twice")
+
+
+def test_profiles_have_names_of_their_own() -> None:
+    """No switch takes the place of another's settings."""
+    data = changed("switches", {"leaf-1": {"buffer": "1MB"}, "leaf_1": {"buffer": "2MB"}})
+    data["paths"] = {"rack": ["host", "leaf-1", "host", "leaf_1", "host"]}
+    assert acdc_tune("/dev/stdin", "--commands=linux", stdin=json.dumps(data)).returncode == 0
+    done = acdc_tune("/dev/stdin", "--commands=all", "--apply=x", stdin=json.dumps(data))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "leaf-1->host and leaf_1->host would have one profile, ACDC_leaf_1_host" in done.stderr
 
 
 def test_manual_page_shows_the_example() -> None:
@@ -397,6 +415,13 @@ def test_measure(hypervisor: Hypervisor) -> None:
     assert " / 100 * " in other["initial_window"]["numbers"]
 
 
+def test_connections_come_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = dict.fromkeys(live.NEEDED, 1)
+    pages = {"0": {"flows": [flow | {"mss": 1}] * 2, "next": "77"}, "77": {"flows": [flow]}}
+    monkeypatch.setattr(live, "_run", lambda *words: json.dumps(pages[words[-1][len("cursor=") :]]))
+    assert live.Ovs().flows() == [flow] * 3
+
+
 def test_uplinks_of_different_speed_are_named(hypervisor: Hypervisor) -> None:
     """A guest's port that is not bound looks like one."""
     ovs = hypervisor.ovs
@@ -453,9 +478,10 @@ def test_apply(hypervisor: Hypervisor) -> None:
     assert "initial_window: is 3 already" in json.loads(again.stdout)["applied"]
     assert ovs.vsctl("get", "open_vswitch", ".", "next_cfg") == commands
 
-    done = hypervisor.tune(fabric, "--apply", "green")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert 'no tenant "green"' in done.stderr
+    for name in ("green", ""):
+        done = hypervisor.tune(fabric, "--apply", name)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert f'no tenant "{name}"' in done.stderr
 
 
 def test_without_open_vswitch(tmp_path: Path) -> None:
