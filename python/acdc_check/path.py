@@ -130,7 +130,7 @@ def connect(near: End, far: End, peer: Peer, mark: bool) -> Findings:
         came_back = near.side.call("connect", far.address, port)
     except OSError as error:
         peer.finish_quietly()
-        return {"connection": [(CRITICAL, f"no connection to {far.name}: {error}")]}
+        return {"connection": [(CRITICAL, f"to {far.name}: {error}")]}
     came = peer.finish()
     ends = ((near, near.side.call("counters")), (far, far.side.call("counters")))
     found: Findings = {"connection": []}

@@ -273,8 +273,13 @@ class Side:
             sock = socket.socket()
         with sock:
             sock.settimeout(self._timeout)
-            sock.connect((address, port))
-            return self._exchange(sock, sends_first=True)
+            failed = "no connection"
+            try:
+                sock.connect((address, port))
+                failed = "connected, but data stalls"
+                return self._exchange(sock, sends_first=True)
+            except OSError as error:
+                raise OSError(f"{failed}: {error}") from None
 
     def _exchange(self, sock: socket.socket, sends_first: bool) -> int:
         sock.settimeout(self._timeout)

@@ -253,6 +253,13 @@ def test_nothing_arrives(hypervisors: Hypervisors) -> None:
     assert "nothing arrives from here to hv2: do both bridges" in rows[0][1]
 
 
+def test_data_stalls(hypervisors: Hypervisors) -> None:
+    """Small segments pass, and so does the handshake."""
+    hypervisors.network.change = lambda segment: len(segment.payload) < 1000
+    found = wrong(hypervisors.check())
+    assert found == {"connection": [(CRITICAL, "to hv2: connected, but data stalls: timed out")]}
+
+
 def test_vlan(hypervisors: Hypervisors) -> None:
     """Uplinks are trunks: the test's frames are tagged between the bridges."""
     hypervisors.network.vlans.clear()
