@@ -106,7 +106,6 @@ class Commands:
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self.all = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
         self.groups: dict[str, Any] = {}
-        self.joined: set[str] = set()
 
     def group(self, name: str, about: str) -> None:
         parser = self.all.add_parser(name, help=about, description=about)
@@ -119,8 +118,6 @@ class Commands:
         place = self.groups[group] if group else self.all
         parser: argparse.ArgumentParser = place.add_parser(last, help=about, description=about)
         parser.set_defaults(method=name.replace(" ", "_"))
-        if group:
-            self.joined.add(f"{group}-{last}")
         _common(parser, again=True)
         return parser
 
@@ -213,7 +210,8 @@ def _others(commands: Commands) -> None:
     init.add_argument("--listen", action="append", default=[], metavar="pssl:PORT[:ADDRESS]",
                       type=listener("pssl"), help="for hosts: each writes its own row only")  # fmt: skip
     init.add_argument("--relay", action="append", default=[], metavar="pssl:PORT[:ADDRESS]",
-                      type=listener("pssl", "ptcp"), help="of relays: nothing is written")  # fmt: skip
+                      type=listener("pssl", "ptcp"),
+                      help="of relays, or ptcp: nothing is written")  # fmt: skip
     init.add_argument("--remove", action="append", default=[], metavar="TARGET",
                       help="one of these that is no longer wanted")  # fmt: skip
     commands.add("tenant list", "the policy")
@@ -242,7 +240,7 @@ def _others(commands: Commands) -> None:
     commands.add("rollout abort", "back to the current revision")
 
 
-def build() -> tuple[argparse.ArgumentParser, Commands]:
+def build() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="acdc-fleetctl",
         description=DESCRIPTION,
@@ -258,15 +256,4 @@ def build() -> tuple[argparse.ArgumentParser, Commands]:
     commands.group("group", "set, del, list")
     commands.group("rollout", "resume, abort")
     _others(commands)
-    return parser, commands
-
-
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser, commands = build()
-    for i, word in enumerate(argv):
-        if word in commands.all.choices:
-            break
-        if word in commands.joined:  # "tenant-set" is "tenant set".
-            argv = [*argv[:i], *word.split("-"), *argv[i + 1 :]]
-            break
-    return parser.parse_args(argv)
+    return parser

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import output, rollout
-from .arguments import DEFAULT_DB, parse
+from .arguments import DEFAULT_DB, build
 from .centre import Centre, Policy, policy_of
 from .transport import Failure, use_keys
 
@@ -475,4 +475,4 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    return _run(parse(sys.argv[1:] if argv is None else argv))
+    return _run(build().parse_args(argv))
