@@ -119,6 +119,9 @@ def test_with_addresses(busy: Path, tmp_path: File) -> None:
         ("[fe80::1]:443>[::]:80", "[ADDRESS]:443>[ADDRESS]:80"),
         ("2001:db8:0:1:2:3:4:5", "ADDRESS"),
         ("::ffff:10.0.0.1", "ADDRESS"),
+        ("64:ff9b::10.0.0.1", "ADDRESS"),
+        ("ssl:10.0.0.4:6652 tcp:[fe80::1]:6652", "ssl:ADDRESS:6652 tcp:[ADDRESS]:6652"),
+        ("from 10.0.0.1: to 10.0.0.2. fe80::1: down", "from ADDRESS: to ADDRESS. ADDRESS: down"),
         ("52:54:00:12:34:56", "ADDRESS"),
         (
             "2026-11-26T18:50:12.345Z|00001|acdc|INFO|x",

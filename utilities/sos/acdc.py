@@ -13,12 +13,13 @@ from sos.report.plugins import DebianPlugin, Plugin, RedHatPlugin, UbuntuPlugin
 NAME = "addresses"
 ABOUT = "with addresses, and a line for each of 1000 connections"
 
-# IPv4, and what has three colons or a double one: IPv6, Ethernet.
-IPV4 = r"(?<![\w.:])(?:::ffff:)?(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"
+# IPv4, and what has three colons or a double one: IPv6, which may end as IPv4, Ethernet.
+IPV4 = r"(?:\d{1,3}\.){3}\d{1,3}"
 GROUP = "[0-9A-Fa-f]{1,4}"
 MANY = rf"(?:{GROUP}:){{3,7}}(?:{GROUP}|:)?"
 DOUBLE = rf"(?:{GROUP}(?::{GROUP})*)?::(?:{GROUP}(?::{GROUP})*)?"
-ADDRESS = re.compile(rf"{IPV4}|(?<![\w:])(?:{MANY}|{DOUBLE})(?![\w:]|\.\d)")
+LONG = rf"(?<![\w:])(?:{MANY}|{DOUBLE})(?:{IPV4})?(?!:[\w:])"
+ADDRESS = re.compile(rf"(?:(?<![\w.]){IPV4}|{LONG})(?!\w|\.\d)")
 HIDDEN = "ADDRESS"
 
 COLUMNS = "name,type,ofport,mtu,other_config,statistics"
