@@ -596,6 +596,8 @@ def test_figures(tmp_path: File) -> None:
         done = plot(figure, *words, data=data)
         assert done.returncode == 1 and message in done.stderr
     assert "Traceback" not in plot(tmp_path / "figure.nonsense", data=made).stderr
+    rested = re.sub('"flight":[0-9]+', '"flight":0', made)
+    assert rested != made and not plot(figure, data=rested).stderr
     (tmp_path / "matplotlib.py").write_text("raise ImportError\n")
     done = plot(figure, data=made, PYTHONPATH=str(tmp_path))
     assert done.returncode == 1 and "python3-matplotlib" in done.stderr
