@@ -27,7 +27,7 @@ PHASES = ("plain", "acdc", "beta")
 FLOWS = 5
 
 DESCRIPTION = """\
-AC/DC in a few minutes.  On a bare Debian 12 this installs the packages it
+AC/DC in a few minutes.  On a bare Debian 12 or 13 this installs the packages it
 needs, builds the patched Open vSwitch, and then measures, in namespaces of its
 own that are gone afterwards:
 

@@ -4,7 +4,7 @@
 
     TCP(flags="S", options=[("MSS", 1460), option(Capability(flags="NOT_ECT"))])
     TCP(flags="A", reserved=Reserved(fack=True).field, options=[option(Feedback(1448, 2896))])
-    dissect(packet[TCP])        # Capability, Feedback or Unknown; None: no such option
+    dissect(packet[TCP])  # Capability, Feedback, Report, State, Unknown; None: no such option
 
 scapy itself keeps TCP options as (kind, bytes); these are the bytes."""
 
