@@ -15,6 +15,8 @@ from .units import Problem
 
 RED_BANDWIDTH = 34 * 10**9
 """tc keeps it in 32 bits, in bytes a second.  It serves the average, which is not used here."""
+MEMORY_MOST = (1 << 32) - 1
+"""Of fq_codel, in bytes."""
 
 
 def _profile(queue: Queue) -> str:
@@ -22,7 +24,8 @@ def _profile(queue: Queue) -> str:
 
 
 def linux(tuning: Tuning, queue: Queue, k: Value) -> list[str]:
-    """red marks by bytes.  fq_codel marks by the time in the queue."""
+    """red marks by bytes.  fq_codel marks by the time in the queue.  Its memory counts what is
+    around packets, too: up to three times as much, where each has a page."""
     packet = tuning.fabric.packet
     buffer = math.floor(queue.switch.buffer)
     wait = math.ceil(Fraction(k.value) * 8 * 10**6 / queue.link.rate)
@@ -31,7 +34,8 @@ def linux(tuning: Tuning, queue: Queue, k: Value) -> list[str]:
         f"    max {k.value + 1} burst {k.value // packet} probability 1"
         f" bandwidth {min(math.floor(queue.link.rate), RED_BANDWIDTH)}bit ecn",
         "# or:",
-        f"tc qdisc replace dev PORT root fq_codel limit {buffer // packet} ce_threshold {wait}us ecn",
+        f"tc qdisc replace dev PORT root fq_codel limit {buffer // packet}"
+        f" memory_limit {min(3 * buffer, MEMORY_MOST)} ce_threshold {wait}us ecn",
     ]
 
 
