@@ -4,6 +4,7 @@ fuzzer gets; the others share it beside that one."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -16,13 +17,20 @@ FUZZ = Path(__file__).resolve().parent
 SECONDS = float(os.environ.get("ACDC_FUZZ_SECONDS", "30"))
 
 
-def start(target: str, part: float) -> subprocess.Popen[str]:
-    """The fuzzer, for that part of the time."""
-    return subprocess.Popen(
+@contextlib.contextmanager
+def running(target: str, part: float) -> Iterator[subprocess.Popen[str]]:
+    """The fuzzer, for that part of the time, and no longer than it is waited for."""
+    run = subprocess.Popen(
         ["make", "-s", "-C", str(FUZZ), f"SECONDS={part * SECONDS:.0f}", target],
         text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         env=os.environ | {"MAKEFLAGS": ""}, start_new_session=True,
     )  # fmt: skip
+    try:
+        yield run
+    finally:
+        if run.poll() is None:
+            os.killpg(run.pid, signal.SIGKILL)
+            run.communicate()
 
 
 @pytest.fixture
@@ -31,8 +39,9 @@ def fuzz_seconds() -> float:
 
 
 @pytest.fixture
-def fuzzer() -> Callable[[str, float], subprocess.Popen[str]]:
-    return start
+def fuzzer() -> Iterator[Callable[[str, float], subprocess.Popen[str]]]:
+    with contextlib.ExitStack() as stack:
+        yield lambda target, part: stack.enter_context(running(target, part))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -41,10 +50,5 @@ def engine_run(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]
     if not any(item.name == "test_engine" for item in request.session.items):
         yield None
         return
-    run = start("engine", 1)
-    try:
+    with running("engine", 1) as run:
         yield run
-    finally:
-        if run.poll() is None:
-            os.killpg(run.pid, signal.SIGKILL)
-            run.communicate()
