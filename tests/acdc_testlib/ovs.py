@@ -136,20 +136,6 @@ class Ovs(acdc_ovs.Ovs):
 
     # AC/DC.
 
-    # Scripts of other people have these names, and the interface before the tenant.
-
-    tenant = acdc_ovs.Ovs.set_tenant
-    unixctl = acdc_ovs.Ovs.appctl
-
-    def bind(self, tenant: str | None, *interfaces: str | None) -> None:
-        if tenant is not None and len(interfaces) == 1 and self._is_port(tenant):
-            tenant, interfaces = interfaces[0], (tenant,)
-        super().bind(tenant, *(name for name in interfaces if name is not None))
-
-    def _is_port(self, name: str) -> bool:
-        with self.change() as change:
-            return change.find("Interface", name) is not None
-
     @contextlib.contextmanager
     def bound(self, interface: str, tenant: str = "blue", **columns: object) -> Iterator[None]:
         """A tenant with one guest port, gone afterwards."""
