@@ -91,7 +91,7 @@ class Relay:
         lines = []
         for side, trouble in enumerate(troubles):
             lines.append(f"z{side} x{side} {trouble.relay()}\n")
-            lines.append(f"x{side} z{side} 0 0 0 0 0\n")
+            lines.append(f"x{side} z{side} 0 0 0 0 0 0\n")
         self._process = self.ns.popen(
             program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -295,7 +295,8 @@ class Trouble:
 
     def relay(self) -> str:
         """The same for relay.c, as far as it can."""
-        return f"{self.loss} {self.duplicate} {self.reorder} {self.corrupt} {self.delay_us}"
+        troubles = f"{self.loss} {self.duplicate} {self.reorder} {self.corrupt}"
+        return f"{troubles} {self.delay_us} {self.ecn:d}"
 
 
 def routes(pair: Pair, draw: random.Random) -> list[str]:

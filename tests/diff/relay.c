@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Loses, duplicates, reorders and corrupts packets, for kernels without netem.
+/* Loses, marks, duplicates, reorders and corrupts packets, for kernels without netem.
  *
  *     relay < LINES
  *
  * A line is a way from one network device to another, and what happens on it:
- * percentages of packets lost, duplicated, sent at once, corrupted (a bit), and
- * a delay in microseconds for the others. */
+ * percentages of packets lost, duplicated, sent at once, corrupted (a bit), a delay in
+ * microseconds for the others, and 1 if packets with ECT are marked and not lost. */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -29,6 +29,7 @@
 static struct way {
     double loss, duplicate, at_once, corrupt;
     uint64_t delay_us;
+    int marks;
     int in, out;
 } ways[MAX_WAYS];
 static int n_ways;
@@ -107,6 +108,29 @@ static void enqueue(const struct way *w, const uint8_t *frame, size_t size)
     n_queued++;
 }
 
+/* As netem with "ecn": CE in a packet with ECT; 0 where it has not. */
+static int mark(uint8_t *frame, size_t size)
+{
+    uint8_t *ip = frame + ETH_HLEN;
+
+    if (size >= ETH_HLEN + 20u && frame[12] == 8 && !frame[13] && ip[1] & 3) {
+        /* RFC 1624, the sum complemented: the second byte grows by so much. */
+        uint32_t sum = (uint32_t) ip[10] << 8 | ip[11];
+        uint32_t more = 3u - (ip[1] & 3);
+
+        sum = sum >= more ? sum - more : sum + 0xffff - more;
+        ip[1] |= 3;
+        ip[10] = (uint8_t) (sum >> 8);
+        ip[11] = (uint8_t) sum;
+        return 1;
+    }
+    if (size >= ETH_HLEN + 40u && frame[12] == 0x86 && frame[13] == 0xdd && ip[1] & 0x30) {
+        ip[1] |= 0x30;
+        return 1;
+    }
+    return 0;
+}
+
 static void send_due(void)
 {
     while (queue && queue->when <= now_us()) {
@@ -128,9 +152,9 @@ int main(void)
     struct way *w = ways;
 
     while (n_ways < MAX_WAYS
-           && scanf("%15s %15s %lf %lf %lf %lf %lu", from, to, &w->loss,
+           && scanf("%15s %15s %lf %lf %lf %lf %lu %d", from, to, &w->loss,
                     &w->duplicate, &w->at_once, &w->corrupt,
-                    &w->delay_us) == 7) {
+                    &w->delay_us, &w->marks) == 8) {
         w->in = open_device(from, ETH_P_ALL);
         w->out = open_device(to, 0);
         polls[n_ways++] = (struct pollfd) { .fd = w++->in, .events = POLLIN };
@@ -156,7 +180,8 @@ int main(void)
                 int copies = 1 + chance(ways[i].duplicate);
 
                 while (copies--) {
-                    if (!chance(ways[i].loss)) {
+                    if (!chance(ways[i].loss)
+                        || (ways[i].marks && mark(frame, (size_t) n))) {
                         enqueue(&ways[i], frame, (size_t) n);
                     }
                 }
