@@ -15,7 +15,7 @@ from pathlib import Path
 from acdc_testlib.netns import Netns
 from acdc_testlib.ovs import Ovs, datapath_type
 
-ALGORITHMS = ("dctcp", "reno", "cubic", "none")
+ALGORITHMS = ("dctcp", "swift", "reno", "cubic", "none")
 
 
 def write_sysctls(ns: Netns, values: dict[str, object]) -> None:
@@ -313,15 +313,40 @@ def routes(pair: Pair, draw: random.Random) -> list[str]:
     return result
 
 
-def policy(draw: random.Random) -> list[str]:
-    """Columns of a tenant."""
+def _columns(draw: random.Random) -> list[str]:
+    """Of a tenant or a rule."""
+    booleans = ("true", "false")
+    seldom = ("false", "false", "false", "true")
+    others = ("align-mss", "ecn-syn", "small-windows", "spread-cuts")
     return [
         f"algorithm={draw.choice(ALGORITHMS)}",
-        f"fallback={draw.choice(('none', 'reno', 'cubic'))}",
+        f"fallback={draw.choice(('none', 'reno', 'cubic', 'swift'))}",
         f"beta={draw.choice((0, 0.5, 1))}",
-        f"police={draw.choice(('true', 'false'))}",
+        f"police={draw.choice(booleans)}",
         f"mode={draw.choice(('enforce', 'enforce', 'enforce', 'observe'))}",
         f"max_window={draw.choice((0, 0, 0, 3000, 20000, 200000))}",
         f"min_window={draw.choice((0, 0, 1, 2000))}",
         f"initial_window={draw.choice((1, 10, 10))}",
+        f"pace={draw.choice(seldom)}",
+        f"plb={draw.choice(seldom)}",
+        f"tail_probe={draw.choice((0, 0, 0, 1000, 50000))}",
+        f"on_ramp={draw.choice((0, 0, 0, 50, 5000))}",
+        f"enabled={'false' if draw.random() < 0.05 else 'true'}",
+        *(f"other_config:{key}={draw.choice(booleans)}" for key in others),
     ]
+
+
+def policy(draw: random.Random, tenant: str) -> list[list[str]]:
+    """Commands for ovs-vsctl: the tenant's columns, and now and then a rule for what comes
+    from or goes to some of the ports."""
+    commands = [["clear", "acdc", tenant, "rules"], ["set", "acdc", tenant, *_columns(draw)]]
+    columns = _columns(draw)
+    end = draw.choice(("local_port", "remote_port"))
+    if draw.random() < 0.3:
+        name = f"@{tenant}"
+        create = [f"--id={name}", "create", "acdc_rule", "priority=1"]
+        commands += [
+            [*create, f'match="{end}=1024-16000"', *columns],
+            ["set", "acdc", tenant, f"rules={name}"],
+        ]
+    return commands
