@@ -316,6 +316,12 @@ static bool is_missed(const struct conversation *c)
     return c->missed;
 }
 
+static const char *verdict(const struct conversation *c)
+{
+    return is_missed(c) ? "missed" : is_right(c) ? "ok"
+           : c->end[0].damaged || c->end[1].damaged ? "WRONG DAMAGED" : "WRONG";
+}
+
 void ended(const struct conversation *c)
 {
     if (c->listener >= 0) {
@@ -328,13 +334,12 @@ void ended(const struct conversation *c)
     printf("%" PRIu64 "%s %s%s%s%s %s %s %s |", c->number, c->repeated ? "b" : "",
            kinds[c->kind], c->v6 ? " v6" : " v4",
            c->simultaneous ? " simultaneous" : "", c->fastopen ? " tfo" : "",
-           is_missed(c) ? "missed" : is_right(c) ? "ok" : "WRONG",
+           verdict(c),
            c->end[0].ending ? c->end[0].ending : "-",
            c->end[1].ending ? c->end[1].ending : "-");
     for (int i = 0; i < 2; i++) {
-        printf(" %s%s%u/%u", c->end[i].damaged ? "DAMAGED " : "",
-               c->end[i].connected ? "" : "unconnected ",
+        printf(" %s%u/%u", c->end[i].connected ? "" : "unconnected ",
                c->end[i].received, c->end[!i].total);
     }
-    putchar('\n');
+    printf(" %.3f s\n", (double) (now - (c->deadline - limit_ns)) / (double) SECOND);
 }

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A few of the random conversations of tests/diff, and of the soak, over the kernel
-datapath."""
+"""A few of the random conversations of tests/diff, others in each run, and of the soak, over the
+kernel datapath."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -16,15 +17,15 @@ TESTS = Path(__file__).resolve().parents[1]
 @pytest.mark.parametrize(
     "line",
     [
-        "diff/run --conversations 200 --per-epoch 200 --pairs 2",
+        "diff/run --conversations 200 --per-epoch 200",
         "soak --connections 600 --gigabytes 0",
     ],
 )
 def test_conversations(line: str) -> None:
-    program, *options = line.split()
+    program, *options = f"{line} --seed {int(time.time())}".split()
     done = subprocess.run(
         [TESTS / program, *options],
         capture_output=True, text=True, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip
-    print(done.stdout, done.stderr)
+    print(program, *options, done.stdout, done.stderr, sep="\n")
     assert done.returncode == 0
