@@ -182,8 +182,8 @@ host_allocated(void)
     return allocated;
 }
 
-static void
-show(struct packet *p, struct acdc_pkt *pkt)
+void
+packet_show(struct packet *p, struct acdc_pkt *pkt)
 {
     pkt->data = packet_data(p);
     pkt->len = p->len;
@@ -192,8 +192,8 @@ show(struct packet *p, struct acdc_pkt *pkt)
     ASAN_POISON_MEMORY_REGION(pkt->data + pkt->hlen, p->len - pkt->hlen);
 }
 
-static void
-unpoison(struct packet *p)
+void
+packet_unshow(struct packet *p)
 {
     ASAN_UNPOISON_MEMORY_REGION(p->buf, p->headroom + p->len);
 }
@@ -209,9 +209,9 @@ acdc_host_linear(struct acdc_pkt *pkt, unsigned int n)
     if (n > p->len) {
         abort();                /* See the declaration. */
     }
-    unpoison(p);
+    packet_unshow(p);
     p->linear = n;
-    show(p, pkt);
+    packet_show(p, pkt);
     return true;
 }
 
@@ -221,7 +221,7 @@ rebuffer(struct packet *p, uint32_t headroom)
 {
     uint8_t *buf = xmalloc(headroom + p->len);
 
-    unpoison(p);
+    packet_unshow(p);
     memset(buf, 0xa5, headroom);
     memcpy(buf + headroom, packet_data(p), p->len);
     if (!p->shared) {
@@ -251,7 +251,7 @@ acdc_host_push(struct acdc_pkt *pkt, unsigned int n)
     if (p->linear) {
         p->linear += n;
     }
-    show(p, pkt);
+    packet_show(p, pkt);
     return pkt->data;
 }
 
@@ -271,7 +271,7 @@ acdc_host_pull(struct acdc_pkt *pkt, unsigned int n)
     if (p->linear) {
         p->linear -= n;
     }
-    show(p, pkt);
+    packet_show(p, pkt);
     return pkt->data;
 }
 
@@ -284,7 +284,7 @@ acdc_host_trim(struct acdc_pkt *pkt, unsigned int n)
         abort();                /* See the declaration. */
     }
     p->len -= n;
-    show(p, pkt);
+    packet_show(p, pkt);
 }
 
 bool
@@ -297,7 +297,7 @@ acdc_host_writable(struct acdc_pkt *pkt)
     }
     if (p->shared) {
         rebuffer(p, p->headroom);
-        show(p, pkt);
+        packet_show(p, pkt);
     }
     return true;
 }
@@ -407,13 +407,13 @@ host_process(struct acdc_port *port, enum acdc_dir dir, struct packet *list,
                 && !failures[HOST_WRITABLE].after) {
                 pkts[n].writable = ACDC_W_YES;
             }
-            show(p, &pkts[n]);
+            packet_show(p, &pkts[n]);
         }
         acdc_process(port, dir, pkts, n, now);
         for (i = 0; i < n; i++) {
             struct packet *p = packets[i];
 
-            unpoison(p);
+            packet_unshow(p);
             if (pkts[i].data != packet_data(p) || pkts[i].len != p->len) {
                 abort();        /* Lost track of the packet. */
             }

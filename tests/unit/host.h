@@ -103,6 +103,11 @@ bool packet_is_ours(const struct packet *);
 bool packet_feedback(const struct packet *, uint32_t *ce, uint32_t *total);
 bool packet_is_fack(const struct packet *);
 
+/* Shows the engine what is linear: AddressSanitizer lets nobody read the rest, until
+ * packet_unshow(). */
+void packet_show(struct packet *, struct acdc_pkt *);
+void packet_unshow(struct packet *);
+
 /* Gives a list of packets to the engine.  Takes them; returns what goes on,
  * in order, injected ones included. */
 struct packet *host_process(struct acdc_port *, enum acdc_dir,
