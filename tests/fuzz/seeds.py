@@ -52,7 +52,8 @@ def guest(side: int) -> int:
 def send(side: int, kind: int, more: int, ecn: int = 0, wscale: int | None = None) -> bytes:
     """A packet into place 0 of the network's queue."""
     syn = b"" if wscale is None else bytes([wscale])
-    return bytes([guest(side), kind, more, ecn << 2 | (wscale is not None)]) + syn + b"\0"
+    # The lowest two bits: not tagged; a SYN has SACK and timestamps.
+    return bytes([guest(side), kind, more, ecn << 2 | (2 if wscale is None else 1)]) + syn + b"\0"
 
 
 def deliver(side: int, marked: bool = False) -> bytes:
@@ -72,6 +73,18 @@ def data(flow: int, marked: bool) -> bytes:
     return send(0, flow, 0x4F, 1) + deliver(1, marked) + wait + send(1, flow, 0x82) + deliver(0)
 
 
+def late(flow: int, units: int) -> bytes:
+    """1170 bytes that are under way for so many times 31 us, the ACK, another ACK."""
+    wait = bytes([16 | 32, units])
+    acks = (send(1, flow, 0x82) + deliver(0)) * 2
+    return send(0, flow, 0x4F, 1) + wait + deliver(1) + acks + bytes([16, 1])
+
+
+def tail(flow: int) -> bytes:
+    """1170 bytes, which are kept in place 0."""
+    return send(0, flow, 0x4F, 1) + b"\0" + deliver(1)
+
+
 def both_ways(flow: int) -> bytes:
     return data(flow, True) + send(1, flow, 0xEF, 1) + deliver(0, True)
 
@@ -83,6 +96,9 @@ ENGINES = {
     "established": b"\0" + handshake(0) + data(0, True) * 4,
     "ipv6": b"\0" + handshake(IPV6) + data(IPV6, True) * 3 + data(IPV6, False) * 2,
     "closed": b"\0" + handshake(0) + both_ways(0) * 3 + FIN + SWEEP,
+    "on-ramp": b"\2" + handshake(0) + late(0, 1) * 3 + late(0, 200) * 6 + data(0, False) * 3,
+    "tail-probe": b"\x10" + handshake(0) + data(0, True) * 2
+    + tail(0) + bytes([27 | 32, 0]) * 2 + deliver(1),
     "windows-in-other-units": b"\1" + handshake(0) + data(0, True) * 3,
 }
 

@@ -67,6 +67,7 @@ void *xmalloc(size_t n);
 struct packet *packet_new(uint32_t len, uint32_t headroom);
 struct packet *packet_make(const struct tcp_spec *);
 struct packet *packet_clone(const struct packet *);
+struct packet *packet_clone_list(const struct packet *);
 void packet_free(struct packet *);
 void packet_free_list(struct packet *);
 unsigned int packet_count(const struct packet *);

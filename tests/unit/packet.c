@@ -46,6 +46,18 @@ packet_clone(const struct packet *p)
     return clone;
 }
 
+struct packet *
+packet_clone_list(const struct packet *p)
+{
+    struct packet *list = NULL, **tail = &list;
+
+    for (; p; p = p->next) {
+        *tail = packet_clone(p);
+        tail = &(*tail)->next;
+    }
+    return list;
+}
+
 void
 packet_free(struct packet *p)
 {
