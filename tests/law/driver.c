@@ -21,6 +21,7 @@ void driver_params(struct driver *, uint32_t beta, uint32_t gain,
                    uint32_t max_window, uint32_t spread_cuts);
 void driver_salt(struct driver *, uint32_t salt);
 void driver_one_segment(struct driver *, uint32_t one_segment);
+void driver_paced(struct driver *, uint32_t paced);
 void driver_env(struct driver *, uint32_t mss, uint32_t snd_una,
                 uint32_t snd_nxt, uint32_t now_ms, uint32_t srtt_us);
 void driver_init(struct driver *, uint32_t algorithm);
@@ -80,6 +81,12 @@ void
 driver_one_segment(struct driver *d, uint32_t one_segment)
 {
     d->facts.one_segment = one_segment;
+}
+
+void
+driver_paced(struct driver *d, uint32_t paced)
+{
+    d->facts.paced = paced;
 }
 
 void

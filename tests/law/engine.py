@@ -67,6 +67,9 @@ class Engine:
     def one_segment(self, one_segment: bool) -> None:
         self._call("one_segment", one_segment)
 
+    def paced(self, paced: bool) -> None:
+        self._call("paced", paced)
+
     def env(self, mss: int, una: int, nxt: int, now_ms: int, srtt_us: int) -> None:
         self._call("env", mss, una, nxt, now_ms, srtt_us)
 

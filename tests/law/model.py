@@ -27,6 +27,10 @@ What the description leaves open is read as follows.
   window stays.  Either way the cut is held.  The coin is a function of snd_nxt
   and of a number of the flow's own, and of alpha in fixed point, bit for bit as
   the engine has it: 'alpha_bits' is the engine's, which is compared by itself.
+- Paced (docs/law.rst): a cut by r on marks, outside of slow start, is one by r / 2 up to an alpha
+  of 1/4, by r from 1/2 on, and between by 2 alpha r.
+- Another algorithm goes on with the window, its growth, with what holds and with what is to be
+  undone; alpha begins at 1.
 - Undo (RFC 4015): until it is settled that something was lost, what losses and timeouts
   changed can be taken back: the window, and slow start if it was the first one.  The window
   is kept in units of 256 bytes, rounded down.  What was added to alpha is kept in units of
@@ -112,6 +116,7 @@ class Law:
     one_segment: bool = False  # Is acknowledged at once.
     salt: int = 0
     alpha_bits: int = ONE
+    paced: bool = False
 
     def __post_init__(self) -> None:
         self.wnd = Fraction(min(self.params.initial_window * self.mss, WINDOW_MAX))
@@ -149,9 +154,13 @@ class Law:
         """The reduction that the coin gives."""
         alpha = self.alpha_bits
         r = alpha - alpha * int(self.params.beta * ONE) // (2 * ONE)
+        r = int(self.of_paced(Fraction(r), Fraction(alpha, ONE)))
         if mix((self.nxt ^ self.salt) & 0xFFFFFFFF) // (1 << 12) * self.deep(r) >= r * ONE:
             return Fraction(0)
-        return Fraction(self.deep(self.reduction() * ONE) / ONE)
+        return Fraction(self.deep(self.of_paced(self.reduction(), self.alpha) * ONE) / ONE)
+
+    def of_paced(self, r: Fraction, alpha: Fraction) -> Fraction:
+        return r * min(max(2 * alpha, Fraction(1, 2)), Fraction(1)) if self.paced else r
 
     def deep(self, r: int | Fraction) -> int | Fraction:
         """In units of 1 / ONE."""
@@ -162,8 +171,10 @@ class Law:
 
     def cut(self, marked: bool = False, end: int | None = None) -> None:
         end = end or self.window()
-        spread = marked and self.params.spread and not self.slow_start
-        reduction = self.spread() if spread else self.reduction()
+        reduction = self.reduction()
+        if marked and self.algorithm == "dctcp" and not self.slow_start:
+            spread = self.params.spread
+            reduction = self.spread() if spread else self.of_paced(reduction, self.alpha)
         self.wnd = self.wnd * (1 - reduction)
         self.below_floor = False
         self.clamp()
@@ -184,8 +195,9 @@ class Law:
         if acked and self.below_floor:
             self.below_floor = False
             self.clamp()
-        self.round_marked += marked
-        self.round_total += total
+        if self.algorithm == "dctcp":
+            self.round_marked += marked
+            self.round_total += total
         while self.round_total >= LARGE_ROUND:
             self.round_marked /= 2
             self.round_total /= 2
@@ -261,7 +273,9 @@ class Law:
         if self.loss_end is not None:
             return False
         undoes = self.note_undo()
-        undoes.alpha = min(127, undoes.alpha + ceil(Fraction(127 * (ONE - self.alpha_bits), ONE)))
+        if self.algorithm == "dctcp":
+            more = ceil(Fraction(127 * (ONE - self.alpha_bits), ONE))
+            undoes.alpha = min(127, undoes.alpha + more)
         self.alpha = Fraction(1)
         self.rounds = 0
         self.coarse = False
@@ -302,6 +316,13 @@ class Law:
 
     def settle(self) -> None:
         self.undoes = None
+
+    def switch(self, algorithm: str) -> None:
+        self.algorithm = algorithm
+        self.alpha = Fraction(1)
+        self.rounds = 0
+        self.coarse = False
+        self.round_marked = self.round_total = Fraction(0)
 
     def timeout(self) -> None:
         self.note_undo()

@@ -11,7 +11,7 @@ Bounds.
 - window: the law is compared step by step, from the same window: equal for
   reno, for growth, loss, timeouts, and idle; a cut of dctcp is at most
   1 byte + wnd * (error of alpha + 2^-20) above and wnd * 2^-20 below the exact
-  value; with spread cuts four times that, and whether it cuts is compared bit
+  value; paced twice that, with spread cuts four times, and whether it cuts is compared bit
   for bit.
 - cubic: within what 2 ms more or less make, plus 1/250 segment.
 """
@@ -36,7 +36,8 @@ BETAS = [Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(1)]
 GAINS = [Fraction(1, 16), Fraction(1, 4), Fraction(1, 256), Fraction(1), Fraction(3, 1 << 20)]
 EVENTS = [
     "round", "round", "round", "send", "send", "ack", "ack", "ack", "part", "feedback",
-    "loss", "loss", "undo", "undo", "settle", "timeout", "idle", "policy", "prompt",
+    "loss", "loss", "undo", "undo", "settle", "timeout", "idle", "policy", "prompt", "paced",
+    "switch",
 ]  # fmt: skip
 # The model's own rounding, times any window.
 EPSILON = Fraction(1, 1 << 100)
@@ -114,7 +115,7 @@ class Pair:
             bound: Fraction = Fraction(0)
             low: Fraction = Fraction(0)
             if cut:
-                times = 4 if model.params.spread else 1
+                times = (4 if model.params.spread else 1) * (2 if model.paced else 1)
                 bound = 1 + times * before * (self.alpha_error() + Fraction(1, ONE))
                 low = times * before * (Fraction(1, ONE) + self.ratio_error()) + EPSILON
             assert -low <= wnd - model.wnd <= bound, f"{event}: window {wnd}, {float(model.wnd)}"
@@ -156,6 +157,8 @@ class Pair:
             self.growths += 1
             assert acked, "grew without an ACK"
         self.compare("ack", before, cut)
+        if cut and model.undoes and model.undoes.wnd:
+            model.undoes.wnd = after // 256 * 256
 
     def loss(self) -> None:
         before = self.model.wnd
@@ -207,6 +210,18 @@ class Pair:
         self.engine.clamp()
         self.compare("policy", self.model.wnd)
 
+    def paced(self, paced: bool) -> None:
+        self.model.paced = paced
+        self.engine.paced(paced)
+
+    def switch(self) -> None:
+        """From dctcp to reno, and back."""
+        algorithm = "reno" if self.model.algorithm == "dctcp" else "dctcp"
+        self.exact = algorithm != "dctcp"
+        self.model.switch(algorithm)
+        self.engine.switch(algorithm)
+        self.compare("switch", self.model.wnd)
+
     def run(self, events: list[Event]) -> None:
         model = self.model
         for name, x, y in events:
@@ -253,6 +268,10 @@ class Pair:
                 self.model.one_segment = x % 2 == 0
                 self.engine.one_segment(x % 2 == 0)
                 self.policy(self.model.params)
+            elif name == "paced":
+                self.paced(x % 2 == 0)
+            elif name == "switch" and self.model.algorithm != "swift":
+                self.switch()
             elif name == "policy" and x % 4 == 0:
                 self.policy(
                     Params(
