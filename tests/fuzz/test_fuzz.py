@@ -28,7 +28,7 @@ def check(target: str, run: subprocess.Popen[str]) -> None:
     coverage = re.findall(r"cov: (\d+)", output)
     print(f"{target}: {runs[1]} runs, coverage {coverage[-1]}")
     # A machine under load is slow, but not that slow.
-    assert int(runs[1]) > 1000
+    assert int(runs[1]) > 100
 
 
 @pytest.mark.parametrize(
