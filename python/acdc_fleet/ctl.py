@@ -62,9 +62,8 @@ class Command:
         data |= output.changes(before, after)
         status = 0
         new: Problems = {}
-        if before != after and not args.dry_run:
+        if not args.dry_run and (before != after or not args.staged):
             self.made = data
-        if self.made or not (args.dry_run or args.staged):
             status, new = self.follow(number)
         if args.json:
             self.show(data | {"exit_status": status, "problems": new}, "")

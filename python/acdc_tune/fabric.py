@@ -173,8 +173,9 @@ def load(path: Path) -> Fabric:
 
     class Once(yaml.SafeLoader):
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:  # noqa: ANN401
-            names = [key.value for key, _ in node.value]
-            for key, _ in node.value[::-1]:
+            pairs = node.value if isinstance(node, yaml.MappingNode) else []
+            names = [key.value for key, _ in pairs]
+            for key, _ in pairs[::-1]:
                 if names.count(key.value) > 1:
                     line = key.start_mark.line + 1
                     raise Problem(f"{path}: line {line}: {key.value} is there twice")
