@@ -60,10 +60,9 @@ enter_quotation(const struct icmp *m)
 {
     struct acdc_pkt *p = m->p;
     uint32_t l3_ofs = m->ofs + ICMP_HLEN, hlen = ACDC_IP6_HLEN;
-    const uint8_t *outer = p->data + m->ip_ofs, *ip = p->data + l3_ofs, *tcp;
+    const uint8_t *ip = p->data + l3_ofs, *tcp;
     /* Behind the IP packet there may be padding. */
-    uint32_t end = m->ip_ofs + (m->v6 ? ACDC_IP6_HLEN + acdc_get16(outer + 4)
-                                      : acdc_get16(outer + 2));
+    uint32_t end = m->ip_ofs + acdc_ip_len_said(p->data + m->ip_ofs);
 
     if (end > p->hlen) {
         end = p->hlen;
@@ -172,9 +171,7 @@ static void
 take_error(struct acdc_ctx *ctx, const struct acdc_flow *f,
            const struct icmp *m)
 {
-    const uint8_t *ip = acdc_pkt_ip(m->p);
-    uint32_t len = m->v6 ? ACDC_IP6_HLEN + (uint32_t) acdc_get16(ip + 4)
-                         : acdc_get16(ip + 2);
+    uint32_t len = acdc_ip_len_said(acdc_pkt_ip(m->p));
 
     if ((f->flags & ACDC_F_DEAD) || !(f->flags & ACDC_F_OFFERED)
         || seq_before(m->p->seq, f->snd_una)

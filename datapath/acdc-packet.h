@@ -151,6 +151,13 @@ static inline unsigned int acdc_pkt_timestamps_len(const struct acdc_pkt *p)
            ? 2u + ACDC_TCPOPT_TIMESTAMP_LEN : 0u;
 }
 
+/* Bytes of the packet that the IP header 'ip' begins, as it says itself. */
+static inline uint32_t acdc_ip_len_said(const uint8_t *ip)
+{
+    return ip[0] >> 4 == 6 ? ACDC_IP6_HLEN + (uint32_t) acdc_get16(ip + 4)
+                           : acdc_get16(ip + 2);
+}
+
 /* Bytes of the IP packet, as in its header. */
 static inline uint32_t acdc_pkt_ip_len(const struct acdc_pkt *p)
 {

@@ -181,8 +181,7 @@ fragment_bytes(const struct acdc_pkt *p)
 {
     const uint8_t *ip = acdc_pkt_ip(p);
     bool v4 = ip[0] >> 4 == 4;
-    uint32_t len = v4 ? acdc_get16(ip + 2)
-                      : ACDC_IP6_HLEN + (uint32_t) acdc_get16(ip + 4);
+    uint32_t len = acdc_ip_len_said(ip);
     uint32_t ofs = ACDC_IP6_HLEN;
     uint8_t next = ip[6];
 
