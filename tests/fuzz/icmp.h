@@ -8,18 +8,6 @@
 #include "host.h"
 #include "program.h"
 
-static uint32_t
-sum_bytes(uint32_t sum, const uint8_t *b, uint32_t n)
-{
-    uint32_t i;
-
-    for (i = 0; i < n; i++) {
-        sum += i & 1 ? b[i] : (uint32_t) b[i] << 8;
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    return sum;
-}
-
 /* Of ICMP: bytes from its header on as IP says, and the sum of them and of IPv6's pseudo
  * header. */
 static uint32_t

@@ -84,6 +84,9 @@ void opt_capability(struct tcp_spec *, uint16_t exid);
 void opt_feedback(struct tcp_spec *, uint16_t exid, uint32_t ce,
                   uint32_t total);
 
+/* 'sum' and the 16-bit words of 'n' bytes, folded (RFC 1071), by full computation. */
+uint32_t sum_bytes(uint32_t sum, const uint8_t *, uint32_t n);
+
 /* The engine's own parser, on a packet at rest. */
 bool packet_parse(const struct packet *, struct acdc_pkt *);
 /* Whether both checksums are right, by full computation; with csum_partial:

@@ -98,7 +98,7 @@ payload_byte(uint32_t seq)
     return (uint8_t) ((seq * 2654435761u) >> 24);
 }
 
-static uint32_t
+uint32_t
 sum_bytes(uint32_t sum, const uint8_t *b, uint32_t n)
 {
     uint64_t total = sum;
