@@ -76,6 +76,15 @@ def ramp(wire: Wire) -> Wire:
     return wire
 
 
+@pytest.fixture(params=[False, True])
+def ptp(ramp: Wire, request: pytest.FixtureRequest) -> bool:
+    """Whether clocks are stated to be synchronized."""
+    stated: bool = request.param
+    if stated:
+        ramp.set_global("acdc-clock", "ptp")
+    return stated
+
+
 def test_marks_and_reports(ramp: Wire, ip: Encap) -> None:
     """As the sending side: one segment of a round trip is marked, and what comes back is
     taken, and taken off."""
@@ -237,11 +246,8 @@ def test_impossible_times(ramp: Wire) -> None:
     assert (n["reports"], n["reports_ignored"], n["on_ramp_pauses"]) == (0, 2, 0)
 
 
-@pytest.mark.parametrize("ptp", [False, True])
 def test_clock_that_is_set(ramp: Wire, ptp: bool) -> None:
     """By an hour, to and fro: counted, and nothing pauses."""
-    if ptp:
-        ramp.set_global("acdc-clock", "ptp")
     c = Timed(ramp).open()
     c.round_trip()
     n = Counted(ramp)
@@ -253,11 +259,8 @@ def test_clock_that_is_set(ramp: Wire, ptp: bool) -> None:
     assert (n["reports"], n["on_ramp_pauses"]) == (4, 0)
 
 
-@pytest.mark.parametrize("ptp", [False, True])
 def test_stated_clocks_give_the_whole_delay(ramp: Wire, ptp: bool) -> None:
     """Else only what is more than the least so far."""
-    if ptp:
-        ramp.set_global("acdc-clock", "ptp")
     c = Timed(ramp).open()
     c.queue()
     assert (c.info()["delay_us"] >= QUEUE) == ptp
@@ -315,12 +318,9 @@ def test_feedback_without_report_is_enough(ramp: Wire) -> None:
 
 
 @pytest.mark.skipif(datapath_type() == "system", reason="a tap has no fq")
-@pytest.mark.parametrize("ptp", [False, True])
 def test_pause(ramp: Wire, ptp: bool) -> None:
     """No longer than 10 ms, whatever the delay is; what waits comes in order, and then data
     goes on.  Once of several times on a busy machine."""
-    if ptp:
-        ramp.set_global("acdc-clock", "ptp")
     waits = []
     for _ in range(20):
         c = Timed(ramp).open()
