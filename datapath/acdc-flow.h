@@ -69,7 +69,8 @@ enum {
     ACDC_PENDING_MAX = 0xffff,
     ACDC_SILENT_MAX = 0xffff,
     ACDC_SILENT_UNIT = 64,      /* Bytes, of acdc_flow_in.silent. */
-    ACDC_LOST_UNIT = 16,        /* Likewise of 'lost'. */
+    ACDC_LOST_UNIT = 16,        /* Likewise of 'lost', ... */
+    ACDC_LOST_MAX = 0x7fff,     /* ... and the most of them. */
     ACDC_PROMPT_ACKS = 24,      /* So many in a row show a far guest that does
                                  * not delay them: more than the 16 segments
                                  * after a handshake for which Linux does not

@@ -143,19 +143,12 @@ note_prompt_ack(const struct steps *s, uint32_t acked)
     }
 }
 
-/* What was sent and not received is lost, once nothing is under way. */
-static uint16_t
-lost(const struct steps *s)
-{
-    return lost_units(acdc_flow_tx_total(s->f) - s->in->fb_total);
-}
-
-/* Whether it is no more than before. */
+/* Whether no more is lost than before, once nothing is under way. */
 static bool
 has_arrived(const struct steps *s)
 {
     return !(s->f->flags & ACDC_F_DUPLICATES)
-           && (int16_t) ((uint32_t) (lost(s) - s->in->lost) << 1) <= 0;
+           && lost_units(s->f, s->in) <= s->in->lost;
 }
 
 /* For data that is acknowledged for the first time. */
@@ -244,7 +237,7 @@ tell_law(const struct steps *s, const struct acdc_told *told, uint32_t delivered
     }
     /* While it is in doubt it may still be under way. */
     if (told->all && !(f->flags & ACDC_F_DOUBT)) {
-        s->in->lost = lost(s) & 0x7fff;
+        note_lost(f, s->in);
     }
     if (s->timed) {
         acdc_timing_facts(f, &facts);

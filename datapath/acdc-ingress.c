@@ -107,7 +107,7 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
     }
     /* Twin: tell_law(). */
     if (ack == f->snd_nxt) {
-        in->lost = lost_units(acdc_flow_tx_total(f) - total) & 0x7fff;
+        note_lost(f, in);
     }
     if (!acdc_law_usual_ack(&in->law, params, f->mss, acked, flight - acked,
                             new_ce, new_total)) {

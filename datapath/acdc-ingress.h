@@ -67,11 +67,22 @@ count_received(struct acdc_ctx *ctx, struct acdc_flow *f,
     }
 }
 
-/* For acdc_flow_in.lost. */
-static inline uint16_t
-lost_units(uint32_t bytes)
+/* What was sent and not received, in units of acdc_flow_in.lost. */
+static inline uint32_t
+lost_units(const struct acdc_flow *f, const struct acdc_flow_in *in)
 {
-    return (uint16_t) (bytes / ACDC_LOST_UNIT);
+    return (acdc_flow_tx_total(f) - in->fb_total) / ACDC_LOST_UNIT;
+}
+
+/* Nothing is under way, so that is lost.  Of more than the field can say the rest is
+ * as if it had never been sent. */
+static inline void
+note_lost(struct acdc_flow *f, struct acdc_flow_in *in)
+{
+    if (acdc_unlikely(lost_units(f, in) > ACDC_LOST_MAX)) {
+        acdc_flow_set_tx_total(f, in->fb_total + ACDC_LOST_MAX * ACDC_LOST_UNIT);
+    }
+    in->lost = lost_units(f, in) & ACDC_LOST_MAX;
 }
 
 /* acdc_law_ack(), and what a cut entails. */

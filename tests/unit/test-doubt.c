@@ -227,6 +227,52 @@ test_rack(const struct how *how, unsigned int ms, unsigned int timeouts)
     sim_done(&s);
 }
 
+/* However much is lost, that all is acknowledged in the end does not mean that nothing
+ * was.  What is sent again after that, and has arrived, is known to have. */
+static void
+test_much_lost(uint32_t segments, unsigned int ms)
+{
+    struct acdc_params params = acdc_params_default;
+    struct start start = { .una = 0 };
+    struct sim s;
+    uint32_t i;
+
+    sim_connect_as(&s, &params);
+    for (i = 0; i < 9; i++) {
+        sim_round_trip(&s, 0);
+    }
+    start.window = window(&s);
+    start.una = s.guest[0].snd_nxt;
+    for (i = 0; i < segments; i++) {
+        sim_lose_data(&s, MSS);
+    }
+    s.now += ms * SIM_MS;
+    s.guest[0].snd_nxt = start.una;
+    for (i = 0; i < segments; i++) {
+        sim_data(&s, 0, MSS, false);
+        if (i % 4 == 3 || i == segments - 1) {
+            s.now += SIM_MS / 10;
+            packet_free(sim_ack(&s, 1));
+        }
+    }
+    is_u64(sim_counter(&s, 0, ACDC_C_TIMEOUTS) + sim_counter(&s, 0, ACDC_C_CUTS_LOSS), 1,
+           "%u segments are lost, sent again after %u ms", segments, ms);
+    is_cut(&s, &start, "all is acknowledged");
+    sim_round_trip(&s, 0);
+    sim_round_trip(&s, 0);
+    start.una = s.guest[0].snd_nxt;
+    start.window = window(&s);
+    for (i = 0; i < SEGMENTS; i++) {
+        sim_data(&s, 0, MSS, false);
+    }
+    s.now += 300 * SIM_MS;
+    again(&s, &start, 0, true);
+    ack(&s, &start, SEGMENTS, NOTHING, 0, NOTHING);
+    is_u64(sim_counter(&s, 0, ACDC_C_TIMEOUTS), ms >= 300,
+           "sent again though it has arrived");
+    sim_done(&s);
+}
+
 /* Marks and losses count all the same. */
 static void
 test_since(void)
@@ -311,6 +357,10 @@ main(void)
         test_timer(&ways[i]);
         test_rack(&ways[i], 20, 0);
         test_rack(&ways[i], 210, 1);
+    }
+    for (i = 100; i <= 1500; i += 200) {
+        test_much_lost(i, 1);
+        test_much_lost(i, 300);
     }
     test_since();
     test_forged();
