@@ -13,6 +13,7 @@ enum {
     K_MOST = (1 << 17) - 1,     /* More than the largest window of segments of
                                  * 400 bytes has after a cut. */
     EPOCH_MASK = (1 << 20) - 1, /* 17 minutes of milliseconds. */
+    SKEW_MS = 4000,             /* More than threads' clocks differ. */
     T_MAX = 1 << 19,            /* Of W_cubic(t), ms.  There it is larger than
                                  * any window. */
 };
@@ -132,7 +133,8 @@ start_epoch(struct acdc_law *l, const struct acdc_facts *e)
     state(l)->k_ms = k_ms < K_MOST ? k_ms : K_MOST;
 }
 
-/* Since the growth began, which it does when there is none. */
+/* Since the growth began, which it does when there is none.  0 if that is negative:
+ * another thread's clock may be a little ahead of ours. */
 static uint32_t
 time_in_epoch(struct acdc_law *l, const struct acdc_facts *e)
 {
@@ -142,7 +144,9 @@ time_in_epoch(struct acdc_law *l, const struct acdc_facts *e)
         start_epoch(l, e);
     }
     t_ms = (e->now_ms - (uint32_t) state(l)->epoch_ms) & EPOCH_MASK;
-    if (t_ms > T_MAX) {
+    if (t_ms > EPOCH_MASK - SKEW_MS) {
+        t_ms = 0;
+    } else if (t_ms > T_MAX) {
         /* Not to come round to zero. */
         set_epoch(l, e->now_ms - T_MAX);
         t_ms = T_MAX;

@@ -440,7 +440,8 @@ class Cubic:
 
     def target(self, now_ms: float, rtt: float, error_ms: float = 0) -> float:
         """With so many milliseconds more (or less) from or to K."""
-        t = (now_ms - self.start_ms) / 1000
+        # The clock of another thread may have been ahead.
+        t = max(now_ms - self.start_ms, 0) / 1000
         cubic = self.C * (t + rtt - self.k) ** 3 * self.mss + self.w_max
         growth = 3 * (1 - self.beta) / (1 + self.beta)
         reno = self.wnd_start + growth * t / rtt * self.mss

@@ -426,8 +426,9 @@ def test_stale_marks(dll: CDLL, algorithm: str) -> None:
     second=st.booleans(),
     mss=sizes,
     rtt_us=st.sampled_from([50, 1000, 10000, 100000]),
-    steps=st.lists(st.tuples(st.integers(0, 3000), st.integers(1, 8)), min_size=1, max_size=60),
+    steps=st.lists(st.tuples(st.integers(-2, 3000), st.integers(1, 8)), min_size=1, max_size=60),
 )
+@example(100, False, 1448, 1000, [(0, 1), (-1, 1)])
 @example(1058, False, 8948, 10000, [(0, 2), (2313, 1), (2520, 1), (807, 3)])
 @SETTINGS
 def test_cubic(

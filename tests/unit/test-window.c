@@ -550,6 +550,30 @@ test_set_aside(void)
     }
 }
 
+/* The ACK that begins growth and the next may come by different threads, the clock of one
+ * a little behind. */
+static void
+test_cubic_clock(void)
+{
+    enum { MSS = 1448 };
+    struct acdc_params params = acdc_params_default;
+    struct acdc_facts facts = { .params = &params, .mss = MSS, .srtt_us = 1000 };
+    struct acdc_law law;
+    unsigned int i;
+
+    params.initial_window = 100;
+    acdc_law_init(&law, &facts, ACDC_ALG_CUBIC);
+    acdc_law_avoid(&law);
+    for (i = 0; i < 300; i++) {
+        facts.now_ms = i == 1 ? 4999 : 5000;
+        facts.snd_una += MSS;
+        facts.window = law.wnd;
+        facts.snd_nxt = facts.snd_una + law.wnd;
+        give_ack(&law, &facts, MSS, 0, MSS);
+    }
+    ok(law.wnd < 101 * MSS, "a clock that is behind makes no growth: window %u", law.wnd);
+}
+
 /* The fallback, towards a peer without AC/DC whose guest does ECN. */
 static void
 test_fallback(void)
@@ -598,6 +622,7 @@ main(void)
     test_spread_cuts();
     test_algorithms();
     test_set_aside();
+    test_cubic_clock();
     test_fallback();
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
     return tap_end();
