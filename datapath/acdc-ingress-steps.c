@@ -261,7 +261,10 @@ process_ack(struct steps *s)
 {
     struct acdc_flow *f = s->f;
     const struct acdc_pkt *p = s->p;
-    bool pure = !p->payload && !(p->tcp_flags & ACDC_TCP_FIN) && !s->fack;
+    /* What is before all that came probes a closed window, or is a keep-alive: the
+     * guest answers it, and takes it for nothing else. */
+    bool pure = !p->payload && !(p->tcp_flags & ACDC_TCP_FIN) && !s->fack
+                && !seq_before(p->seq, f->rcv_nxt);
     uint32_t acked = p->ack - f->snd_una, delivered, rtt_us = 0;
     unsigned int kind = 0;
     unsigned int hole = f->dupacks;

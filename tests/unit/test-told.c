@@ -341,6 +341,34 @@ test_updates(void)
     sim_done(&s);
 }
 
+/* The peer probes the closed window of a guest that has data in flight.  The guest's answer
+ * opens it, and the guest counts no probe as a duplicate ACK. */
+static void
+test_window_probes(void)
+{
+    struct sim s;
+    int i;
+
+    sim_connect_as(&s, NULL);
+    sim_data(&s, 1, 1448, false);
+    s.guest[0].window = 0;
+    packet_free(sim_ack(&s, 0));
+    sim_data(&s, 0, 1448, false);
+    s.guest[1].rcv_nxt -= 1448;
+    for (i = 0; i < 5; i++) {
+        struct tcp_spec spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
+        struct packet *p;
+
+        spec.seq--;
+        spec.window = i ? 0xfff0 : 0xffff;
+        p = sim_send(&s, 1, &spec);
+        is_u64(packet_count(p), 1, "probe %d", i);
+        packet_free_list(p);
+    }
+    is_u64(sim_counter(&s, 0, ACDC_C_CUTS_LOSS), 0, "nothing is taken for lost");
+    sim_done(&s);
+}
+
 /* What leaves guest 0 for a packet without payload and 'seq', or 0 for nothing:
  * its sequence number. */
 static uint32_t
@@ -481,6 +509,7 @@ main(void)
     test_observe();
     test_live();
     test_updates();
+    test_window_probes();
     test_renumbering();
     test_both_ways();
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
