@@ -616,14 +616,14 @@ note_path(const struct acdc_ctx *ctx, const struct acdc_flow *f,
 static uint32_t
 accept_answer(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
 {
-    uint32_t impossible = 0;
+    bool scales = acdc_pkt_capability_flags(p) & ACDC_CAP_SCALES;
+    uint8_t told = scales ? acdc_pkt_tcp(p)[p->cap_ofs + ACDC_OPT_BODY_OFS + 2] : 0;
+    uint32_t shown = accept_offer(ctx, p);
 
-    if (acdc_pkt_capability_flags(p) & ACDC_CAP_SCALES) {
-        uint8_t told = acdc_pkt_tcp(p)[p->cap_ofs + ACDC_OPT_BODY_OFS + 2];
-
-        impossible = acdc_wscale_take(f, told >> 4, told & 15) ? 0 : ACDC_F_RESUME;
+    if (scales && (shown & ACDC_F_RESUME) && !acdc_wscale_take(f, told >> 4, told & 15)) {
+        shown &= ~(uint32_t) ACDC_F_RESUME;
     }
-    return accept_offer(ctx, p) & ~impossible;
+    return shown;
 }
 
 /* The SYN-ACK to a guest that connects.  False: not of this connection. */

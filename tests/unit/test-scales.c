@@ -158,6 +158,38 @@ test_impossible(void)
     }
 }
 
+/* A SYN-ACK that says a finer scale, and which the guest gets with its peer's: it has not
+ * ACDC_CAP_RESUME, or there is no memory to write it. */
+static void
+test_not_told(bool resume)
+{
+    uint8_t opt[ACDC_OPT_CAP_LEN] = {
+        ACDC_OPT_KIND, ACDC_OPT_CAP_LEN, 0xac, 0xdc, ACDC_OPT_VERSION,
+        ACDC_CAP_NOT_ECT | ACDC_CAP_SCALES, 0x74, 0,
+    };
+    struct tcp_spec spec;
+    struct acdc_pkt pkt;
+    struct packet *p;
+    struct sim s;
+
+    opt[5] |= resume ? ACDC_CAP_RESUME : 0;
+    sim_init(&s, NULL, NULL);
+    sim_remove_acdc(&s, 1);
+    sim_syn(&s);
+    spec = sim_spec(&s, 1, ACDC_TCP_SYN | ACDC_TCP_ACK, 0);
+    opt_mss(&spec, 1460);
+    opt_wscale(&spec, 7);
+    opt_nop(&spec, 1);
+    opt_raw(&spec, opt, sizeof opt);
+    host_fail(HOST_WRITABLE, resume, -1);
+    p = sim_ingress(&s, 0, packet_make(&spec));
+    host_fail(HOST_WRITABLE, 0, 0);
+    packet_parse(p, &pkt);
+    is_u64(sim_flow(&s, 0)->out_wscale, pkt.wscale, "windows are in the scale that is told");
+    packet_free(p);
+    sim_done(&s);
+}
+
 int
 main(void)
 {
@@ -172,5 +204,7 @@ main(void)
     }
     test_downgrade();
     test_impossible();
+    test_not_told(false);
+    test_not_told(true);
     return tap_end();
 }
