@@ -474,8 +474,12 @@ undress(struct steps *s)
 
     if (!acdc_pkt_make_writable(p)) {
         ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
-        note_data(s);
-        note_told(s);
+        if (s->fack) {
+            p->verdict = ACDC_DROP;
+        } else {
+            note_data(s);
+            note_told(s);
+        }
         return false;
     }
     if (acdc_unlikely(p->opt_flags & ACDC_O_CAPABILITY)) {

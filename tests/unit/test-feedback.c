@@ -651,6 +651,29 @@ test_clock_skew(void)
     sim_done(&s);
 }
 
+/* A FACK for which there is no memory ends all the same. */
+static void
+test_fack_without_memory(void)
+{
+    struct packet *list, *p;
+    struct sim s;
+
+    sim_connect_as(&s, NULL);
+    sim_data(&s, 0, 1448, true);
+    list = sim_on_wire(&s, 1, 1448);
+    ok(packet_is_fack(list) && packet_count(list) == 2, "a FACK before data");
+    p = list->next;
+    list->next = NULL;
+    host_fail(HOST_WRITABLE, 1, -1);
+    list = sim_ingress(&s, 0, list);
+    host_fail(HOST_WRITABLE, 0, 0);
+    is_u64(packet_count(list), 0, "the guest does not get it");
+    is_u64(sim_counter(&s, 0, ACDC_C_UNTOUCHED_MEMORY), 1, "counted");
+    packet_free_list(list);
+    packet_free_list(p);
+    sim_done(&s);
+}
+
 int
 main(void)
 {
@@ -663,6 +686,7 @@ main(void)
     test_bad();
     test_small();
     test_lost();
+    test_fack_without_memory();
     test_fack();
     test_fack_number();
     test_duplicates();
