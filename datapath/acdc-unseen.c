@@ -109,12 +109,13 @@ is_believed(struct acdc_flow *f, const struct acdc_pkt *p, bool near)
 }
 
 /* If the other end reports no more either, the flow falls back as any other.  What the
- * guest was offered before it may still send. */
+ * guest was offered before it may still send, if it is not far from there by now. */
 static void
 resume(struct acdc_ctx *ctx, struct acdc_flow *f,
        const struct acdc_params *params, const struct acdc_pkt *p, bool near)
 {
     uint32_t tx_total = acdc_flow_tx_total(f);
+    struct acdc_flow_in *in = acdc_flow_in(f);
 
     if (!near || seq_after(p->ack, f->snd_nxt)) {
         f->snd_nxt = p->ack;
@@ -127,12 +128,15 @@ resume(struct acdc_ctx *ctx, struct acdc_flow *f,
         f->rcv_nxt = p->seq;
     }
     f->peer_edge = p->ack;
+    if (!seq_plausible(in->right_edge, p->ack)) {
+        in->right_edge = p->ack + ((uint32_t) acdc_pkt_window(p) << f->peer_wscale);
+    }
     f->flags |= ACDC_F_EDGE;
     f->dupacks = 0;
     f->flags &= ~(uint32_t) (ACDC_F_RTT_PENDING | ACDC_F_FIN_GUEST
                              | ACDC_F_FIN_PEER);
     if ((f->flags & ACDC_F_OFFERED) && (f->flags & ACDC_F_PEER)) {
-        acdc_flow_in(f)->silent = 0;
+        in->silent = 0;
         set_capable(ctx, f, params, true);
     }
 }

@@ -67,10 +67,40 @@ test_gigabytes_unheard(void)
     sim_done(&s);
 }
 
+/* Nor can edges. */
+static void
+test_policed_after_gigabytes(void)
+{
+    struct acdc_params params = acdc_params_default;
+    struct tcp_spec spec;
+    struct packet *p;
+    struct sim s;
+    int i;
+
+    params.police = true;
+    sim_connect_as(&s, &params);
+    become_deaf(&s);
+    for (i = 0; i < 250; i++) {
+        s.guest[0].snd_nxt += 10000000;
+        sim_data(&s, 0, 1448, false);
+    }
+    packet_free_list(sim_ack(&s, 1));
+    spec = sim_spec(&s, 0, ACDC_TCP_ACK, 1448);
+    p = sim_egress(&s, 0, packet_make(&spec));
+    is_u64(packet_count(p), 1, "after 2.5 GB it may go on");
+    packet_free_list(p);
+    spec.seq += 10000000;
+    p = sim_egress(&s, 0, packet_make(&spec));
+    is_u64(packet_count(p), 0, "as far as its window allows");
+    packet_free_list(p);
+    sim_done(&s);
+}
+
 int
 main(void)
 {
     test_offer_before_silence();
+    test_policed_after_gigabytes();
     test_gigabytes_unheard();
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
     return tap_end();
