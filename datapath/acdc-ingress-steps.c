@@ -91,7 +91,7 @@ read_feedback(struct steps *s)
     }
     in->fb_total = total;
     in->fb_ce = ce;
-    in->silent = 0;
+    in->silent = in->asked ? in->silent : 0;
     return REPORT_GOOD;
 }
 

@@ -41,7 +41,7 @@ is_usual(const struct acdc_flow *f)
                            | ACDC_F_CAPABLE | ACDC_F_EDGE | ACDC_F_LAW;
 
     return (f->flags & (flags | ACDC_F_FIN_GUEST | ACDC_F_FIN_PEER
-                        | ACDC_F_DOUBT | ACDC_F_BEHIND)) == flags
+                        | ACDC_F_DOUBT | ACDC_F_BEHIND | ACDC_F_TODO)) == flags
            && f->state == ACDC_FLOW_ESTABLISHED && !f->bad_feedback
            && !f->dupacks;
 }

@@ -555,6 +555,29 @@ test_random(void)
     sim_done(&s);
 }
 
+/* A PACK of before it was forgotten comes by another way, later than the question. */
+static void
+test_late_pack(bool again)
+{
+    struct packet *late, *question;
+    struct sim s;
+
+    begin(&s, &usual);
+    sim_data(&s, 0, 1000, false);
+    late = sim_on_wire(&s, 1, 0);
+    if (again) {
+        packet_free_list(sim_ingress(&s, 0, packet_clone(late)));
+    }
+    sim_forget(&s, 1);
+    sim_data(&s, 0, 1000, false);
+    question = sim_on_wire(&s, 1, 0);
+    packet_free_list(sim_ingress(&s, 0, question));
+    packet_free_list(sim_ingress(&s, 0, late));
+    packet_free_list(sim_ack(&s, 0));
+    ok(info(&s, 1).resumed, "the answer has the question's number");
+    sim_done(&s);
+}
+
 int
 main(void)
 {
@@ -570,6 +593,8 @@ main(void)
     test_quota();
     test_flooded();
     test_back_again();
+    test_late_pack(false);
+    test_late_pack(true);
     test_random();
     return tap_end();
 }
