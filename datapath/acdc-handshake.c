@@ -532,13 +532,6 @@ settle(struct acdc_ctx *ctx, struct acdc_flow *f,
     acdc_flow_start_law(ctx, f, params);
 }
 
-void
-acdc_flow_establish(const struct acdc_ctx *ctx, struct acdc_flow *f)
-{
-    acdc_wscale_settle(f);
-    acdc_flow_set_state(ctx, f, ACDC_FLOW_ESTABLISHED);
-}
-
 /* The SYN-ACK of a guest that listens.  False: not of this connection. */
 bool
 acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
@@ -672,7 +665,7 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
     f->snd_una = f->snd_nxt = p->ack;
     acdc_flow_set_tx_total(f, total);
     note_path(ctx, f, p);
-    acdc_flow_establish(ctx, f);
+    acdc_flow_set_state(ctx, f, ACDC_FLOW_ESTABLISHED);
     /* The other end answers with the capability if a SYN with it arrived,
      * whatever was sent after that. */
     settle(ctx, f, params, p, (f->flags & ACDC_F_OFFERED)

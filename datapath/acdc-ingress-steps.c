@@ -625,7 +625,7 @@ acdc_ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
     last = f->rcv_nxt;
     s.elsewhere = s.near && acdc_flow_follow_ack(ctx, f, p);
     if (confirms(f, p)) {
-        acdc_flow_establish(ctx, f);
+        acdc_flow_set_state(ctx, f, ACDC_FLOW_ESTABLISHED);
         acdc_flow_take_first_rtt(ctx, f, params);
     }
     if (!((f->flags & ACDC_F_OFFERED) && (f->flags & ACDC_F_PEER)

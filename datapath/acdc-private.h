@@ -248,8 +248,6 @@ ACDC_DIRECTION void acdc_ingress(struct acdc_ctx *, struct acdc_pkt *pkts, unsig
 
 void acdc_syn_egress(struct acdc_ctx *, struct acdc_pkt *);
 void acdc_syn_ingress(struct acdc_ctx *, struct acdc_pkt *);
-/* The peer has confirmed the connection; flow's lock held. */
-void acdc_flow_establish(const struct acdc_ctx *, struct acdc_flow *);
 /* Both for SYN-ACK; flow's lock held. */
 bool acdc_synack_egress(struct acdc_ctx *, struct acdc_pkt *,
                         struct acdc_flow *, const struct acdc_params *);
@@ -258,7 +256,8 @@ bool acdc_synack_ingress(struct acdc_ctx *, struct acdc_pkt *,
 
 /* acdc-wscale.c: window scales; flow's lock held. ------------------------------ */
 
-/* Both options or no scaling at all (RFC 7323 section 2.2). */
+/* The handshake is over, whatever ended it: both options or no scaling at all (RFC 7323
+ * section 2.2). */
 void acdc_wscale_settle(struct acdc_flow *);
 /* If the peer's scale in 'p' is too coarse, the guest is told a finer one, and every window
  * to it is translated from then on.  In a SYN-ACK with ACDC_CAP_RESUME it is the one that

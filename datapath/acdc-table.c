@@ -371,6 +371,7 @@ acdc_flow_set_state(const struct acdc_ctx *ctx, struct acdc_flow *f,
         count_state(ctx->tenant, (enum acdc_flow_state) f->state, -1);
         f->state = (unsigned int) state & 7;
         if (handshake && !acdc_flow_in_handshake(f)) {
+            acdc_wscale_settle(f);
             /* They share memory with irs. */
             in->silent = in->lost = in->reorders = 0;
             in->n_syns = 0;

@@ -30,7 +30,7 @@ told_far(const struct acdc_flow *f)
 void
 acdc_wscale_settle(struct acdc_flow *f)
 {
-    if (!acdc_flow_scales(f)) {
+    if (!(f->flags >> ACDC_F_WSCALE_SHIFT) || !(f->flags & ACDC_F_WSCALE_PEER)) {
         f->peer_wscale = f->out_wscale = 0;
         f->flags &= (1u << ACDC_F_WSCALE_SHIFT) - 1;
     }

@@ -306,6 +306,37 @@ test_ends_at_once(uint8_t flags)
     sim_done(&s);
 }
 
+/* A RST that nobody believes while the SYN-ACK is not answered: of an outsider, or of the
+ * guest, which the peer does not get.  The connection is as it would be without. */
+static void
+test_reset_in_handshake(bool outsider, int wscale)
+{
+    struct tcp_spec spec;
+    struct sim s;
+
+    sim_init(&s, NULL, NULL);
+    s.guest[1].wscale = wscale;
+    sim_syn(&s);
+    sim_synack(&s);
+    s.guest[0].snd_nxt++;
+    s.guest[1].snd_nxt++;
+    spec = sim_spec(&s, !outsider, ACDC_TCP_RST, 0);
+    if (outsider) {
+        spec.seq += 1000;
+        packet_free_list(sim_ingress(&s, 1, packet_make(&spec)));
+    } else {
+        packet_free_list(sim_egress(&s, 1, packet_make(&spec)));
+    }
+    s.now += SIM_MS;
+    packet_free(sim_ack(&s, 0));
+    is_u64(sim_info_of(&s, 1).state, ACDC_FLOW_ESTABLISHED, "after a RST, outsider %d", outsider);
+    sim_data(&s, 1, 1000, false);
+    is_u64(sim_ack_window(&s, 0), wscale < 0 ? 14600 : (14600 + 127) >> 7,
+           "the guest is told the window in the scale that it knows");
+    ok(!(sim_flow(&s, 1)->flags & ACDC_F_DUPLICATES), "nothing came twice");
+    sim_done(&s);
+}
+
 int
 main(void)
 {
@@ -322,6 +353,10 @@ main(void)
     test_far_fin(0);
     test_far_fin(1);
     test_guest_resets();
+    test_reset_in_handshake(false, 7);
+    test_reset_in_handshake(false, -1);
+    test_reset_in_handshake(true, 7);
+    test_reset_in_handshake(true, -1);
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
     return tap_end();
 }
