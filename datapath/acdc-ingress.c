@@ -69,7 +69,7 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
     uint32_t ack = p->ack;
     uint32_t acked = ack - f->snd_una;
     uint32_t flight = f->snd_nxt - f->snd_una;
-    uint32_t ce, total, new_ce, new_total, rtt_us = 0;
+    uint32_t ce, total, new_ce, new_total, window_of_data, rtt_us = 0;
     uint16_t window;
     uint8_t ecn;
 
@@ -99,18 +99,16 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
     f->flags &= ~(uint32_t) ACDC_F_UNHEARD;
     f->snd_una = ack;
     f->active = (uint16_t) ctx->now_ms;
+    window_of_data = acdc_flow_allowed(f, flight - acked);
     if (acdc_unlikely(acdc_law_deliver(&in->law, acked))) {
-        /* Twin: window_of_data(). */
-        rtt_us = acdc_flow_sample_rtt(ctx, f, params,
-                                      flight - acked < in->law.wnd
-                                      ? flight - acked : in->law.wnd);
+        rtt_us = acdc_flow_sample_rtt(ctx, f, params, window_of_data);
     }
     /* Twin: tell_law(). */
     if (ack == f->snd_nxt) {
         note_lost(f, in);
     }
     if (!acdc_law_usual_ack(&in->law, params, f->mss, acked, flight - acked,
-                            new_ce, new_total)) {
+                            window_of_data, new_ce, new_total)) {
         give_to_law(ctx, f, params, acked, new_ce, new_total, rtt_us);
     }
     window = usual_window(ctx, f, in, p);

@@ -408,7 +408,7 @@ acdc_law_note_ack(struct acdc_law *l, const struct acdc_params *params,
 static inline bool
 acdc_law_usual_ack(struct acdc_law *l, const struct acdc_params *params,
                    uint32_t mss, uint32_t acked, uint32_t flight,
-                   uint32_t ce, uint32_t total)
+                   uint32_t window, uint32_t ce, uint32_t total)
 {
     uint32_t most, cap;
 
@@ -418,8 +418,7 @@ acdc_law_usual_ack(struct acdc_law *l, const struct acdc_params *params,
     }
     acdc_marks_note(l, ce, total);
     most = acdc_law_note_ack(l, params, (flight + acked) / ACDC_FLIGHT_UNIT,
-                             acked, flight,
-                             flight < l->wnd ? flight : l->wnd);
+                             acked, flight, window);
     if (!l->in_cut && acdc_law_is_limited(l, most)) {
         acked = acdc_law_slow_start(l, acked);
         if (acked) {

@@ -361,6 +361,17 @@ acdc_flow_marked(const struct acdc_flow *f, const struct acdc_params *params)
                || (acdc_params_enforce(params) && params->algorithm != ACDC_ALG_NONE));
 }
 
+/* Of 'flight' bytes what the law's window has room for as the guest is told it, in whole
+ * units. */
+static inline uint32_t
+acdc_flow_allowed(const struct acdc_flow *f, uint32_t flight)
+{
+    uint32_t less = (1u << f->out_wscale) - 1;
+    uint32_t wnd = (acdc_flow_in(f)->law.wnd + less) & ~less;
+
+    return flight < wnd ? flight : wnd;
+}
+
 /* A window of data, bytes: what is in flight.  Where the window is enforced no more
  * than that: what is not acknowledged may have arrived behind a segment that a guest
  * left out. */
@@ -368,9 +379,8 @@ static inline uint32_t
 acdc_flow_window(const struct acdc_flow *f, const struct acdc_params *params)
 {
     uint32_t flight = f->snd_nxt - f->snd_una;
-    uint32_t wnd = acdc_flow_in(f)->law.wnd;
 
-    return flight > wnd && acdc_flow_enforced(f, params) ? wnd : flight;
+    return acdc_flow_enforced(f, params) ? acdc_flow_allowed(f, flight) : flight;
 }
 
 /* What arrived here is reported. */

@@ -27,6 +27,7 @@ TESTS += \
 	build/unit/test-prediction.tap \
 	build/unit/test-recall.tap \
 	build/unit/test-resume.tap \
+	build/unit/test-rtt.tap \
 	build/unit/test-scales.tap \
 	build/unit/test-swift.tap \
 	build/unit/test-table.tap \
