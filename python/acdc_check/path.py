@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from .findings import CRITICAL, OK, WARNING, Finding
 from .probes import FEEDBACK, PLAIN, SYN_OPTION, SYNACK_OPTION, End, Probe, probe
 from .remote import Peer
-from .segment import CE, ECN_NAMES, ECT0, RESERVED
+from .segment import CE, ECN_NAMES, ECT0, NOT_ECT, RESERVED
 from .side import SIZE, Side
 
 Findings = dict[str, list[Finding]]
@@ -73,25 +73,27 @@ def _judge_reserved(p: Probe) -> Finding:
     return OK, "reserved bits"
 
 
-def _judge_ecn(p: Probe) -> Finding:
+def _judge_ecn(p: Probe, marks: bool) -> Finding:
     sent = ECN_NAMES[p.sent.ecn]
     if p.got is None:
         return CRITICAL, ECN_DROPPED.format(sent=sent, way=p.way)
     if p.got.ecn == p.sent.ecn:
         return OK, sent
+    if marks and (p.sent.ecn, p.got.ecn) == (ECT0, CE):
+        return OK, f"{sent} (a switch marked it)"
     text = {ECT0: BLEACHED, CE: UNMARKED}.get(p.sent.ecn, PAINTED)
     state = WARNING if text is PAINTED else CRITICAL
     return state, text.format(got=ECN_NAMES[p.got.ecn], way=p.way)
 
 
-def _judge(p: Probe, exid: int) -> tuple[str, Finding]:
-    """The check that it belongs to, and the finding."""
+def _judge(p: Probe, exid: int, marks: bool) -> tuple[str, Finding]:
+    """The check that it belongs to, and the finding.  With 'marks' CE is a mark."""
     if p.what in DROPPED:
         return "options", _judge_option(p, exid)
     if p.what == "reserved":
         return "reserved", _judge_reserved(p)
     if p.what == "ecn":
-        return "ecn", _judge_ecn(p)
+        return "ecn", _judge_ecn(p, marks)
     if p.got is None:
         return "reach", (CRITICAL, UNREACHED.format(way=p.way))
     return "reach", (OK, PLAIN)
@@ -102,10 +104,11 @@ def judge(probes: list[Probe], exid: int) -> Findings:
     found: Findings = {}
     for way in dict.fromkeys(p.way for p in probes):
         fine: dict[str, list[str]] = {}
-        for p in probes:
-            if p.way != way:
-                continue
-            check, finding = _judge(p, exid)
+        mine = [p for p in probes if p.way == way]
+        # What paints CE over everything changes Not-ECT, too.
+        marks = any(p.what == "ecn" and p.got is not None and p.got.ecn == NOT_ECT for p in mine)
+        for p in mine:
+            check, finding = _judge(p, exid, marks)
             rows = found.setdefault(check, [])
             if finding[0] == OK:
                 fine.setdefault(check, []).append(finding[1])

@@ -230,6 +230,28 @@ def test_what_a_network_loses(
         assert any(why in text and advice in text and way in text for _, text in first), first
 
 
+def mark(segment: Segment) -> bool:
+    segment.ecn = CE if segment.ecn == ECT0 else segment.ecn
+    return True
+
+
+def paint(segment: Segment) -> bool:
+    segment.ecn = CE
+    return True
+
+
+def test_a_queue_that_marks_is_no_fault(hypervisors: Hypervisors) -> None:
+    hypervisors.network.change = mark
+    found = hypervisors.check()
+    assert wrong(found) == {}
+    what = "ECT(0) (a switch marked it), CE, Not-ECT"
+    ways = ("from here to hv2", "from hv2 to here")
+    assert found["ecn"] == [(OK, f"unchanged {way}: {what}") for way in ways]
+    hypervisors.network.change = paint
+    texts = [text for _, text in wrong(hypervisors.check())["ecn"]]
+    assert sum("arrives as CE" in text for text in texts) == 4, texts
+
+
 def test_one_direction(hypervisors: Hypervisors) -> None:
     hypervisors.network.change, hypervisors.network.one_way = lose_marks, True
     found = hypervisors.check()
