@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import queue
+import select
 import signal
 import subprocess
 import threading
@@ -52,8 +53,10 @@ def serve(side: Side, requests: IO[str], replies: IO[str]) -> NoReturn:
 class Peer:
     """Has the methods of Side, as the other hypervisor does them.  Raises OvsError."""
 
-    def __init__(self, command: list[str], name: str) -> None:
+    def __init__(self, command: list[str], name: str, timeout: float) -> None:
+        """'timeout' is for the first answer.  A later one may take several of the other end's."""
         self.name = name
+        self._timeout = timeout
         # Ctrl-C is for us: we tell it.
         try:
             self._process = subprocess.Popen(
@@ -65,9 +68,15 @@ class Peer:
             )
         except OSError as error:
             raise OvsError(f"{command[0]}: {error.strerror}") from None
-        hello = self._line()
-        if hello.get("acdc-check") != VERSION:
-            raise OvsError(f"{name}: {hello}, and not acdc-check --peer of this version")
+        try:
+            hello = self._line()
+            if hello.get("acdc-check") != VERSION:
+                raise OvsError(f"{name}: {hello}, and not acdc-check --peer of this version")
+        except BaseException:
+            self._process.kill()
+            self._process.wait()
+            raise
+        self._timeout = max(60, 3 * timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -84,6 +93,9 @@ class Peer:
 
     def _line(self) -> dict[str, Any]:
         assert self._process.stdout
+        # A reply is one line, and there is one at a time: none is in the buffer.
+        if not select.select([self._process.stdout], [], [], self._timeout)[0]:
+            raise OvsError(f"{self.name}: no answer of acdc-check --peer in {self._timeout:g} s")
         line = self._process.stdout.readline()
         if not line:
             status = self._process.wait()
