@@ -338,7 +338,8 @@ flow_info(const struct acdc *a, struct acdc_flow *f, uint32_t now_ms,
     fi->rx_ce = f->rx_ce;
     fi->idle_ms = acdc_flow_idle_ms(f, now_ms);
     fi->offered = (uint32_t) in->out_window << f->out_wscale;
-    fi->in_flight = f->snd_nxt - f->snd_una;
+    /* Of one that is lost no ACK was seen. */
+    fi->in_flight = acdc_flow_is_lost(f) ? 0 : f->snd_nxt - f->snd_una;
     fi->snd_una = f->snd_una;
     fi->snd_nxt = f->snd_nxt;
     fi->fb_total = in->fb_total;

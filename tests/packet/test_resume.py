@@ -224,6 +224,7 @@ def test_three_questions_at_most(wire: Wire) -> None:
     assert len(asked) == 3
     assert asked[1] - asked[0] >= 0.19 and asked[2] - asked[1] >= 0.79
     assert c.info()["state"] == "unknown" and not c.info()["capable"]
+    assert c.info()["in_flight"] == 0  # No ACK of this guest's data was looked at.
 
 
 def test_question_before_data(wire: Wire) -> None:
