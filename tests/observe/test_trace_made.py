@@ -551,6 +551,7 @@ def test_a_filter(tmp_path: File) -> None:
         (["/nonexistent"], 1, "/nonexistent: No such file"),
         ([__file__], 1, "unknown file format"),
         (["-i", "nonexistent0"], 1, "nonexistent0: "),
+        (["-i", "-f", "a b", "lo"], 2, "filter 'a b': "),
     ],
 )
 def test_errors_name_what_is_wrong(words: list[str], status: int, message: str) -> None:
@@ -562,7 +563,7 @@ def test_what_is_left_of_a_capture_is_told(tmp_path: File) -> None:
     _, wrap = LINKS["ethernet"]
     made = write(tmp_path / "made.pcap", [wrap(ip) for ip in conversation()])
     bad = "filter 'nonsense of'"
-    assert bad in run("--filter", "nonsense of", made, status=1).stderr
+    assert bad in run("--filter", "nonsense of", made, status=2).stderr
     made.write_bytes(made.read_bytes()[:-10])
     done = run("--json", made, status=1)
     assert f"{made}: truncated" in done.stderr

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { EXIT_ARGUMENTS = 2, MAX_SOURCES = 2, PROGRESS_PACKETS = 1 << 16 };
+enum { MAX_SOURCES = 2, PROGRESS_PACKETS = 1 << 16 };
 
 static struct source sources[MAX_SOURCES];
 static unsigned int n_sources;
@@ -341,8 +341,10 @@ main(int argc, char *argv[])
 
     parse_options(&t.options, argc, argv, &live, &filter);
     for (unsigned int i = 0; i < n_sources; i++) {
-        if (!source_open(&sources[i], live, filter)) {
-            return 1;
+        int status = source_open(&sources[i], live, filter);
+
+        if (status) {
+            return status;
         }
     }
     if (!table_init(&t)) {

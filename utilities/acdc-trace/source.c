@@ -66,14 +66,14 @@ open_file(struct source *s)
     return true;
 }
 
-bool
+int
 source_open(struct source *s, bool live, const char *filter)
 {
     struct bpf_program program;
 
     if (!(live ? open_live(s) : open_file(s))) {
         source_close(s);
-        return false;
+        return 1;
     }
     s->unit = pcap_get_tstamp_precision(s->pcap) == PCAP_TSTAMP_PRECISION_NANO
               ? 1 : 1000;
@@ -84,20 +84,20 @@ source_open(struct source *s, bool live, const char *filter)
         fprintf(stderr, "acdc-trace: %s: link type %s (%d) is not known\n",
                 s->name, name ? name : "?", s->linktype);
         source_close(s);
-        return false;
+        return 1;
     }
     if (!filter) {
-        return true;
+        return 0;
     }
     if (pcap_compile(s->pcap, &program, filter, 1, PCAP_NETMASK_UNKNOWN)
         || pcap_setfilter(s->pcap, &program)) {
         fprintf(stderr, "acdc-trace: filter '%s': %s\n", filter,
                 pcap_geterr(s->pcap));
         source_close(s);
-        return false;
+        return EXIT_ARGUMENTS;
     }
     pcap_freecode(&program);
-    return true;
+    return 0;
 }
 
 /* When a packet came that has the time 'raw'.  If that is more than a second before the

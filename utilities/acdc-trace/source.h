@@ -9,6 +9,8 @@
 
 #include <pcap/pcap.h>
 
+enum { EXIT_ARGUMENTS = 2 };
+
 struct source {
     const char *name;
     enum side side;
@@ -24,8 +26,9 @@ struct source {
     bool over, failed;
 };
 
-/* Opens a file, "-", or with 'live' an interface.  False after a message. */
-bool source_open(struct source *, bool live, const char *filter);
+/* Opens a file, "-", or with 'live' an interface.  Returns 0, or after a message the exit
+ * status. */
+int source_open(struct source *, bool live, const char *filter);
 
 /* Reads the next packet.  False if there is none now; see 'over' and, after a
  * message, 'failed'. */
