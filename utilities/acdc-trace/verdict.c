@@ -75,6 +75,11 @@ say_limit(const struct sayer *to, const struct tap *tap, int end)
     if (!total || !h->limits[most]) {
         return;
     }
+    if (!h->last_ack) {
+        say(to, "one-way", "the capture has nothing of the other direction, without which it is "
+            "not seen what limits the sender: do ACKs come by another interface?");
+        return;
+    }
     if (half_is_near_receiver(tap, end)
         && !(most == LIMIT_RECEIVER || most == LIMIT_TIMEOUT
              || most == LIMIT_DELAYED_ACK || most == LIMIT_LOSS)) {
