@@ -8,8 +8,10 @@ from pathlib import Path as File
 
 import pytest
 from scapy.layers.inet import IP
+from scapy.packet import Packet, Raw
 
-from observe.test_trace_made import window_limited, write
+from acdc_testlib.tcp import ACK, tcp
+from observe.test_trace_made import BACK, ETHERNET, THERE, window_limited, write
 from observe.tracing import causes, direction, objects
 
 
@@ -19,3 +21,37 @@ def test_one_direction_only(tmp_path: File, lacks: int) -> None:
     packets = [p for p in window_limited()[lacks:] if p[IP].src == "10.0.0.1"]
     got = direction(objects(write(tmp_path / "made.pcap", packets)), 80)
     assert causes(got) == ["one-way"]
+
+
+def midstream(ahead: float, behind: float, pause: float) -> tuple[list[Packet], list[float]]:
+    """Two segments each 'pause', without the handshake: how long ACKs take to come from the
+    receiver, and what they make the sender send.  Timestamps are milliseconds."""
+    events = []
+    for i in range(200):
+        at = 10 + i // 2 * pause + i % 2 * 0.1
+        heard = int(max(at - behind, 0))
+        stamps = [("Timestamp", (int(at), heard))]
+        packet = tcp(40000, 80, ACK, 100 + 1000 * i, 500, options=stamps)
+        events.append((at, ETHERNET / THERE / packet / Raw(bytes(1000))))
+        at += ahead
+        stamps = [("Timestamp", (int(at), 0))]
+        packet = tcp(80, 40000, ACK, 500, 1100 + 1000 * i, window=512, options=stamps)
+        events.append((at, ETHERNET / BACK / packet))
+    events.sort(key=lambda event: event[0])
+    return [packet for _, packet in events], [at for at, _ in events]
+
+
+@pytest.mark.parametrize(
+    ("ahead", "behind", "pause", "cause"),
+    [
+        (0.05, 5, 0.5, "near-receiver"),
+        (5, 0.05, 0.5, "no-handshake"),
+        (0.05, 0.05, 20, "application"),
+    ],
+)
+def test_without_the_handshake_timestamps_tell_where(
+    tmp_path: File, ahead: float, behind: float, pause: float, cause: str
+) -> None:
+    packets, times = midstream(ahead, behind, pause)
+    got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
+    assert causes(got)[0] == cause

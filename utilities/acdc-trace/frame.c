@@ -160,6 +160,10 @@ to_segment(const struct acdc_pkt *p, struct segment *s)
     s->ecn = acdc_pkt_ecn(p);
     s->fack = acdc_pkt_reserved(p) & ACDC_RES_FACK;
     s->timestamps = p->opt_flags & ACDC_O_TIMESTAMP;
+    if (s->timestamps) {
+        s->ts_val = acdc_get32(tcp + p->ts_ofs + 2);
+        s->ts_ecr = acdc_get32(tcp + p->ts_ofs + 6);
+    }
     s->capability = p->opt_flags & ACDC_O_CAPABILITY;
     s->feedback = p->opt_flags & ACDC_O_FEEDBACK;
     s->sack = p->opt_flags & ACDC_O_SACK;

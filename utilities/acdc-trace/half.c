@@ -39,14 +39,18 @@ half_rtt(const struct tap *tap, int end)
 }
 
 /* The sender's side may have one sample only, the handshake's, which then is to be
- * beyond what the receiver's takes in the mean. */
+ * beyond what the receiver's takes in the mean.  Without the handshake it has what
+ * timestamps tell, in the mean, too. */
 bool
 half_is_near_receiver(const struct tap *tap, int end)
 {
     const struct half *h = &tap->half[end], *other = &tap->half[!end];
-    bool few = other->rtt_min_samples < RTT_MIN_SAMPLES && h->total.rtt_samples;
-    uint64_t ahead = few ? h->total.rtt_ns / h->total.rtt_samples : h->rtt_min;
-    uint64_t behind = other->rtt_min;
+    bool handshake = tap->end[0].syn && tap->end[1].syn;
+    bool echoes = !handshake && h->echo.rtt_samples >= RTT_MIN_SAMPLES;
+    bool few = echoes || other->rtt_min_samples < RTT_MIN_SAMPLES;
+    uint64_t ahead = few && h->total.rtt_samples ? h->total.rtt_ns / h->total.rtt_samples
+                                                 : h->rtt_min;
+    uint64_t behind = echoes ? h->echo.rtt_ns / h->echo.rtt_samples : other->rtt_min;
 
     /* In the middle, as well as that can be told, what limits is seen well enough. */
     return ahead && behind && ahead + ahead / 4 < behind;
@@ -455,6 +459,37 @@ note_answer(struct tap *tap, int end, const struct segment *s)
     }
 }
 
+/* Data that has the timestamp of an ACK was sent after it.  If data that was sent before
+ * it has come since, the sender did not wait, and the time between is that to it and back. */
+static void
+note_echo(struct half *h, const struct segment *s)
+{
+    if (!h->echo.time || !s->timestamps || !s->payload) {
+        return;
+    }
+    if (seq_after(h->echo.val, s->ts_ecr)) {
+        h->echo.late = true;
+        return;
+    }
+    if (h->echo.late && s->ts_ecr == h->echo.val && s->time > h->echo.time) {
+        h->echo.rtt_ns += s->time - h->echo.time;
+        h->echo.rtt_samples++;
+    }
+    h->echo.time = 0;
+}
+
+static void
+expect_echo(struct half *h, const struct segment *s)
+{
+    bool new = !h->echo.val || seq_after(s->ts_val, h->echo.val);
+
+    if (s->timestamps && !h->echo.time && new) {
+        h->echo.val = s->ts_val;
+        h->echo.late = false;
+        h->echo.time = s->time;
+    }
+}
+
 bool
 half_data(struct trace *t, struct conn *c, struct tap *tap, int end,
           const struct segment *s)
@@ -490,6 +525,7 @@ half_data(struct trace *t, struct conn *c, struct tap *tap, int end,
     }
     spend(h, s->time, limit);
     note_answer(tap, end, s);
+    note_echo(h, s);
     if (event.timeout) {
         law_note(t, tap, end, NULL, &event);
     }
@@ -641,6 +677,7 @@ half_ack(struct trace *t, struct conn *c, struct tap *tap, int end,
         event.loss = shows_loss(h, s, window);
     }
     law_note(t, tap, end, s, &event);
+    expect_echo(h, s);
     h->last_ack = s->time;
     if (h->round.open && !seq_after(h->round.end_seq, s->ack)) {
         close_round(t, c, tap, end);

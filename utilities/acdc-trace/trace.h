@@ -33,6 +33,7 @@ struct segment {
     uint32_t network;           /* VLANs and VNI that it is in, 0: none. */
     uint32_t seq, ack, payload;
     uint32_t fb_ce, fb_total;   /* With 'feedback'. */
+    uint32_t ts_val, ts_ecr;    /* With 'timestamps'. */
     uint16_t window;            /* Not scaled. */
     uint16_t mss;               /* 0: no option. */
     uint8_t wscale;
@@ -143,6 +144,13 @@ struct half {
     uint64_t last_event;        /* Data or its acknowledgment. */
     uint64_t last_data;
     uint64_t first_data, last_ack;
+    struct {
+        uint32_t val;           /* Of an ACK, the first with this timestamp. */
+        bool late;              /* Data that was sent before it has come since. */
+        uint64_t time;          /* When it came; 0: it was answered. */
+        uint64_t rtt_ns;        /* Of all samples: between tap and this end. */
+        uint32_t rtt_samples;
+    } echo;
     uint64_t freed;             /* When an ACK opened a full window, to which
                                  * nothing has come yet; 0: not so. */
     uint64_t rtt_min;           /* Between tap and other end; 0: not known. */
