@@ -12,7 +12,7 @@ from scapy.packet import Packet, Raw
 
 from acdc_testlib.tcp import ACK, tcp
 from observe.test_trace_made import BACK, ETHERNET, THERE, window_limited, write
-from observe.tracing import causes, direction, objects
+from observe.tracing import causes, direction, objects, run
 
 
 @pytest.mark.parametrize("lacks", [0, 1])
@@ -21,6 +21,13 @@ def test_one_direction_only(tmp_path: File, lacks: int) -> None:
     packets = [p for p in window_limited()[lacks:] if p[IP].src == "10.0.0.1"]
     got = direction(objects(write(tmp_path / "made.pcap", packets)), 80)
     assert causes(got) == ["one-way"]
+
+
+@pytest.mark.parametrize("linktype", [1, 113, 276])
+def test_a_capture_of_all_interfaces(tmp_path: File, linktype: int) -> None:
+    """As tcpdump -i any writes it, of both versions."""
+    said = run(write(tmp_path / "made.pcap", [], linktype)).stderr
+    assert ("-i any" in said) == (linktype != 1)
 
 
 def midstream(ahead: float, behind: float, pause: float) -> tuple[list[Packet], list[float]]:

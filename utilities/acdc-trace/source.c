@@ -86,6 +86,10 @@ source_open(struct source *s, bool live, const char *filter)
         source_close(s);
         return 1;
     }
+    if (s->linktype == DLT_LINUX_SLL || s->linktype == DLT_LINUX_SLL2) {
+        complain(s, "of all interfaces (-i any) a packet may be there several times, which "
+                 "looks like loss");
+    }
     if (!filter) {
         return 0;
     }
