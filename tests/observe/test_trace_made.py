@@ -591,7 +591,7 @@ def test_figures(tmp_path: File) -> None:
         ("", [], "there are no round trips"),
         (made, ["--connection", "2"], "no round trips of connection 2"),
         ("nonsense\n", [], "standard input, line 1: this is not of acdc-trace --json"),
-        ("\udcff\n", [], "standard input: 'utf-8' codec can't decode"),
+        ("\udcff\n", [], "standard input, line 1: this is not of acdc-trace --json"),
         (made, [tmp_path / "nonexistent"], "nonexistent: "),
     ):
         done = plot(figure, *words, data=data)
