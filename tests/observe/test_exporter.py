@@ -237,7 +237,7 @@ def test_a_daemon_that_is_started_again(path: Path, prometheus: Prometheus, ovs:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--listen", "9625"], ["--listen", "a:0"], ["--what"], ["--timeout", "inf"]]
+    "arguments", [["--listen", ":9625"], ["--listen", "a:0"], ["--what"], ["--timeout", "inf"]]
 )
 def test_wrong_arguments(arguments: list[str]) -> None:
     done = once(*arguments, check=False)
