@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import lzma
 import os
 import signal
@@ -40,10 +41,13 @@ def ending(program: str, failed: int = 1) -> Iterator[None]:
     A full disk, another error of the system, or a module that is not installed is a line on
     standard error and the exit status 'failed'.  After Ctrl-C the exit status is 130.
 
-    What the system's administrator may run is found, whatever PATH is."""
+    What the system's administrator may run is found, whatever PATH is.  Letters that the locale
+    lacks are printed as their codes."""
     places = os.environ.get("PATH") or os.defpath
     if not places.endswith(SBIN):
         os.environ["PATH"] = f"{places}:{SBIN}"
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
             yield

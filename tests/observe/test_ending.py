@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path as File
@@ -136,3 +137,13 @@ def test_what_is_not_installed(
     done = run(program, *arguments, stdout=subprocess.DEVNULL, PYTHONPATH=str(tmp_path))
     assert done.returncode == PROGRAMS[program]
     assert done.stderr == f"{program}: {missing}: apt-get install {package}\n"
+
+
+def test_letters_that_the_locale_lacks() -> None:
+    """As in the message of a revision that somebody else made."""
+    script = "from acdc_cli import ending\nwith ending('x'): print('w\xf6rld')"
+    environ = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT / "python")}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environ, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "w\\xf6rld\n"), done.stderr
