@@ -6,7 +6,8 @@ marking queue, topologies, and traffic.
     import acdc_mininet as am
 
     am.enter()                      # namespaces of its own, gone at the end
-    with am.AcdcNet(am.Dumbbell(n=2)) as net:
+    queue = am.Queue(rate=100_000_000, k=60_000)    # bit/s, bytes
+    with am.AcdcNet(am.Dumbbell(n=2, queue=queue)) as net:
         net.ovs.set_tenant("blue", beta=1)
         net.bind("blue", "h1", "h2", "r1", "r2")
         flows = [am.Flow("h1", "r1", "cubic"), am.Flow("h2", "r2", "reno")]
