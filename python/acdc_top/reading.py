@@ -26,7 +26,7 @@ Counts = tuple[int, int, int, int]
 
 # Name of the order, what is first, in words, and how it is found.
 ORDERS: dict[str, tuple[str, Callable[[Flow], float]]] = {
-    "rate": ("the fastest, both directions", lambda f: f["tx_rate"] + f["rx_rate"]),
+    "rate": ("the fastest", lambda f: f["tx_rate"] + f["rx_rate"]),
     "window": ("the largest window", lambda f: f["wnd"]),
     "rtt": ("the longest round-trip time", lambda f: f["srtt_us"]),
     "marks": ("the largest marked fraction", lambda f: f["marked"] or 0),

@@ -203,16 +203,16 @@ def test_text(busy: Path) -> None:
     done = run(busy.ovs, "--once", "--tenant", "blue")
     assert done.returncode == 0, done.stderr
     about, header, tenant, _, columns, *lines = done.stdout.splitlines()
-    assert "connections, the fastest, both directions first" in about
+    assert "connections, the fastest first" in about
     assert header.split()[:4] == ["tenant", "mode", "flows", "AC/DC"]
     assert tenant.split()[:2] == ["blue", "enforce"]
     assert columns.endswith("limited by") or "limited by" in columns
     assert any(f">{B}:{MARKED_PORT} " in line and "dctcp" in line for line in lines)
 
 
-def screen(reading: dict[str, Any], width: int) -> str:
+def screen(reading: dict[str, Any], width: int, keys: bool = False) -> str:
     console = Console(file=io.StringIO(), width=width, record=True)
-    shown = Screen("rate", keys=False)
+    shown = Screen("rate", keys)
     shown.reading = Reading(**reading)
     console.print(shown)
     return console.export_text()
@@ -263,6 +263,11 @@ def test_long_addresses(busy: Path, width: int) -> None:
     for line, flow in zip(lines[at + 1 :], reading["flows"], strict=True):
         assert f":7777]:{flow['remote_port']} " in line
         assert line.rstrip().endswith(flow["limited_by"])
+
+
+def test_the_first_line_has_room_for_the_keys(busy: Path) -> None:
+    reading = once(busy.ovs) | {"n_flows": 10_000}
+    assert screen(reading, 80, keys=True).splitlines()[0].endswith("q: quit)")
 
 
 def test_json_goes_on(busy: Path) -> None:
