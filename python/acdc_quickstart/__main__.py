@@ -200,7 +200,7 @@ def _measure(args: argparse.Namespace, times: dict[str, float]) -> int:
     say(
         f"Measuring: {len(options.stacks)} flows ({', '.join(options.stacks)}) over "
         f"{queue.rate / 1e6:g} Mbit/s, K {args.k} packets, buffer {queue.limit / 1000:.0f} KB "
-        f"({args.buffer:g} ms), marked by {'red' if am.has_red() else 'a BPF program'}; "
+        f"({8000 * queue.limit / queue.rate:.3g} ms), marked by {'red' if am.has_red() else 'a BPF program'}; "
         f"{longest + 10:.0f} s"
     )
     experiment = Experiment(options, _progress)

@@ -121,6 +121,13 @@ def test_wrong_arguments(args: list[str], tmp_path: Path) -> None:
     assert re.search(f"argument {args[0]}: '{args[1]}': want ", done.stderr)
 
 
+def test_a_buffer_that_is_shorter_than_k(tmp_path: Path) -> None:
+    """K is kept.  The buffer is as long as it must be, and that is said."""
+    words = ["--skip-build", "--phases", "plain", "--seconds", "4", "--no-plot"]
+    done = quickstart(*words, "--rate", "10mbit", "--k", "83", "--output", tmp_path)
+    assert "K 83 packets, buffer 127 KB (102 ms), " in done.stderr
+
+
 def test_stack_that_the_kernel_lacks(tmp_path: Path) -> None:
     done = quickstart("--stacks", "cubic,nosuchstack", "--output", tmp_path)
     assert done.returncode == 2
