@@ -25,6 +25,7 @@ from ovs.poller import Poller
 from ovs.timeval import msec
 
 from . import DATABASE, policy
+from .arguments import remotes
 from .transport import Failure, TlsStream, call, transact, use_keys
 
 # In column agent of Host.
@@ -467,7 +468,8 @@ def main() -> int:
     )
     rundir = os.environ.get("OVS_RUNDIR", "/var/run/openvswitch")
     add = parser.add_argument
-    add("--db", default=f"unix:{rundir}/db.sock", help="the local database (%(default)s)")
+    local = f"unix:{rundir}/db.sock"
+    add("--db", type=remotes, default=local, help="the local database (%(default)s)")
     add("--private-key", metavar="FILE", help="PEM file of the host's key")
     add("--certificate", metavar="FILE", help="its certificate, whose CN is the system-id")
     add("--ca-cert", metavar="FILE", help="certificate of the authority of the servers'")

@@ -324,6 +324,13 @@ def test_an_agent_without_configuration(fleet: Fleet) -> None:
     fleet.ctl("tenant", "set", "blue", "beta=1", "--wait=hosts")
 
 
+def test_an_agent_s_arguments() -> None:
+    agent = ROOT / "utilities/acdc-agent"
+    for words in (["--db", "foo"], ["--private-key", "/nonexistent"]):
+        done = subprocess.run([agent, *words], capture_output=True, timeout=20, check=False)
+        assert done.returncode == 2, done.stderr
+
+
 def test_what_a_host_writes_is_text(fleet: Fleet) -> None:
     """A host may put anything into its row.  The operator's terminal does not obey it."""
     fleet.hosts[4].stop_agent()
