@@ -33,6 +33,6 @@ def flow_pages(
 def flows(
     path: Path, *filters: str, page: int = PAGE, timeout: float = TIMEOUT
 ) -> Iterator[dict[str, Any]]:
-    """The same, one by one."""
+    """What is in flow_pages(), one by one."""
     for found in flow_pages(path, *filters, page=page, timeout=timeout):
         yield from found

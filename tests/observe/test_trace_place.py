@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path as File
 
 import pytest
-from scapy.layers.inet import IP
+from scapy.layers.inet import IP, UDP
 from scapy.packet import Packet, Raw
 
 from acdc_testlib.tcp import ACK, tcp
@@ -28,6 +28,12 @@ def test_a_capture_of_all_interfaces(tmp_path: File, linktype: int) -> None:
     """As tcpdump -i any writes it, of both versions."""
     said = run(write(tmp_path / "made.pcap", [], linktype)).stderr
     assert ("-i any" in said) == (linktype != 1)
+
+
+def test_a_capture_without_tcp(tmp_path: File) -> None:
+    packets = [ETHERNET / THERE / UDP()] * 2
+    done = run("--summary", write(tmp_path / "made.pcap", packets))
+    assert (done.stdout, done.stderr) == ("", "acdc-trace: there is no TCP, in 2 packets\n")
 
 
 def midstream(ahead: float, behind: float, pause: float) -> tuple[list[Packet], list[float]]:

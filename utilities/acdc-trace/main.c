@@ -312,6 +312,10 @@ finish(struct trace *t, bool live)
         fprintf(stderr, "acdc-trace: %llu packets do not have all of their headers: the "
                 "snap length was too small\n", (unsigned long long) t->frames.cut);
     }
+    if (!t->frames.tcp && !t->frames.cut) {
+        fprintf(stderr, "acdc-trace: there is no TCP, in %llu packets\n",
+                (unsigned long long) (t->frames.other + t->frames.malformed));
+    }
     for (unsigned int i = 0; i < n_sources; i++) {
         status = sources[i].failed ? 1 : status;
         source_close(&sources[i]);
