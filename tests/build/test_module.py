@@ -137,6 +137,14 @@ def test_what_others_have_put_there_is_named(machine: Dkms) -> None:
     machine.inside("rm", f"{folder}/openvswitch.ko")
 
 
+def test_source_is_sources(tmp_path: Path) -> None:
+    """Of a patch whose lines have moved no copy of the file before is left."""
+    command = [str(DKMS), "source", str(tmp_path / "module"), "-k", "6.1"]
+    subprocess.run(command, capture_output=True, check=True)
+    found = {path.suffix for path in (tmp_path / "module").iterdir() if path.is_file()}
+    assert found == {".c", ".h", ".conf", ".inputs", ""}, found
+
+
 def test_source_replaces_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
     done = subprocess.run([DKMS, "source", tmp_path, "-k", "6.1"], capture_output=True, text=True)
