@@ -25,6 +25,12 @@ struct means {
     uint32_t net_rtts[32], delays[32];  /* Likewise; of those that are timed. */
 };
 
+/* The guest ports of a datapath. */
+struct ports {
+    struct acdc_port_info *infos;
+    size_t n;
+};
+
 static double
 ratio(double a, double b)
 {
@@ -80,16 +86,17 @@ acdc_appctl_add_means(struct report *r, const struct acdc_flow_info *f)
 /* As text. ---------------------------------------------------------------- */
 
 static void
-put_ports(struct ds *ds, struct dpif *dpif, const char *tenant)
+put_ports(struct ds *ds, const struct ports *ports, const char *tenant)
 {
-    struct acdc_port_info info;
     const char *sep = "";
 
     ds_put_cstr(ds, "  ports:");
-    for (int i = 0; !acdc_dpif_get_port(dpif, i, &info); i++) {
-        if (!strcmp(info.tenant, tenant)) {
+    for (size_t i = 0; i < ports->n; i++) {
+        const struct acdc_port_info *info = &ports->infos[i];
+
+        if (!strcmp(info->tenant, tenant)) {
             ds_put_format(ds, "%s %s (%"PRIu32" flows, MTU %"PRIu32")",
-                          sep, info.name, info.n_flows, info.mtu);
+                          sep, info->name, info->n_flows, info->mtu);
             sep = ",";
         }
     }
@@ -138,13 +145,13 @@ put_configuration(struct ds *ds, const struct acdc_tenant_stats *s)
 }
 
 static void
-put_tenant(struct ds *ds, struct dpif *dpif, const struct acdc_tenant_stats *s,
-           const struct means *m)
+put_tenant(struct ds *ds, const struct ports *ports,
+           const struct acdc_tenant_stats *s, const struct means *m)
 {
     const uint64_t *c = s->counters;
 
     put_configuration(ds, s);
-    put_ports(ds, dpif, s->name);
+    put_ports(ds, ports, s->name);
     ds_put_format(ds, "  flows: %"PRIu32" (%"PRIu32" half open, "
                   "%"PRIu32" with AC/DC at both ends, %"PRIu32" fallback)\n",
                   s->n_flows, s->n_half_open, s->n_capable, s->n_fallback);
@@ -214,19 +221,20 @@ put_datapath(struct report *r, const char *type, const struct acdc_config *c,
 /* As JSON. ---------------------------------------------------------------- */
 
 static struct json *
-ports_to_json(struct dpif *dpif, const char *tenant)
+ports_to_json(const struct ports *ports, const char *tenant)
 {
     struct json *json = json_array_create_empty();
-    struct acdc_port_info info;
 
-    for (int i = 0; !acdc_dpif_get_port(dpif, i, &info); i++) {
-        if (!strcmp(info.tenant, tenant)) {
+    for (size_t i = 0; i < ports->n; i++) {
+        const struct acdc_port_info *info = &ports->infos[i];
+
+        if (!strcmp(info->tenant, tenant)) {
             struct json *port = json_object_create();
 
-            put_string(port, "name", info.name);
-            put_int(port, "port_no", info.port_no);
-            put_int(port, "flows", info.n_flows);
-            put_int(port, "mtu", info.mtu);
+            put_string(port, "name", info->name);
+            put_int(port, "port_no", info->port_no);
+            put_int(port, "flows", info->n_flows);
+            put_int(port, "mtu", info->mtu);
             json_array_add(json, port);
         }
     }
@@ -288,7 +296,7 @@ means_to_json(struct json *json, const struct means *m)
 
 /* Adds to 'json' what acdc/show has of a tenant, and acdc/stats has not. */
 static void
-tenant_to_json(struct json *json, struct dpif *dpif,
+tenant_to_json(struct json *json, const struct ports *ports,
                const struct acdc_tenant_stats *s, const struct means *m)
 {
     const struct acdc_ovsdb_tenant *t = acdc_ovsdb_get_tenant(s->name);
@@ -296,7 +304,7 @@ tenant_to_json(struct json *json, struct dpif *dpif,
 
     json_object_put(json, "params", acdc_params_to_json(&s->params));
     json_object_put(json, "rules", rules_to_json(t));
-    json_object_put(json, "ports", ports_to_json(dpif, s->name));
+    json_object_put(json, "ports", ports_to_json(ports, s->name));
     put_string(json, "error", t ? t->error : NULL);
     put_string(json, "warning", t ? t->warning : NULL);
     PUT_MEMBER(json, s, n_flows);
@@ -367,8 +375,26 @@ get_tenants(struct dpif *dpif, const char *name, size_t *n)
     return tenants;
 }
 
+/* The ports of 'dpif'.  The caller must free() 'infos'. */
+static struct ports
+get_ports(struct dpif *dpif)
+{
+    struct ports ports = { .n = 0 };
+    size_t allocated = 0;
+
+    for (;; ports.n++) {
+        if (ports.n >= allocated) {
+            ports.infos = x2nrealloc(ports.infos, &allocated,
+                                     sizeof *ports.infos);
+        }
+        if (acdc_dpif_get_port(dpif, ports.n, &ports.infos[ports.n])) {
+            return ports;
+        }
+    }
+}
+
 static void
-report_tenant(struct report *r, const char *type, struct dpif *dpif,
+report_tenant(struct report *r, const char *type, const struct ports *ports,
               const struct acdc_tenant_stats *s)
 {
     const struct means *m = shash_find_data(&r->means, s->name);
@@ -379,12 +405,12 @@ report_tenant(struct report *r, const char *type, struct dpif *dpif,
         put_string(json, "datapath", type);
         put_string(json, "name", s->name);
         if (r->cmd == CMD_SHOW) {
-            tenant_to_json(json, dpif, s, m);
+            tenant_to_json(json, ports, s, m);
         }
         json_object_put(json, "counters", counters_to_json(s));
         json_array_add(r->tenants, json);
     } else if (r->cmd == CMD_SHOW) {
-        put_tenant(&r->text, dpif, s, m);
+        put_tenant(&r->text, ports, s, m);
     } else {
         put_tenant_counters(&r->text, s);
     }
@@ -396,6 +422,7 @@ acdc_appctl_report(struct report *r, const char *type, struct dpif *dpif)
     struct acdc_tenant_stats *tenants;
     struct acdc_config config;
     struct acdc_stats stats;
+    struct ports ports;
     size_t n;
     int error;
 
@@ -418,9 +445,11 @@ acdc_appctl_report(struct report *r, const char *type, struct dpif *dpif)
     }
 
     tenants = get_tenants(dpif, r->query.tenant, &n);
+    ports = get_ports(dpif);
     for (size_t i = 0; i < n; i++) {
-        report_tenant(r, type, dpif, &tenants[i]);
+        report_tenant(r, type, &ports, &tenants[i]);
     }
+    free(ports.infos);
     free(tenants);
 }
 
