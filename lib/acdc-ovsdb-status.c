@@ -210,13 +210,14 @@ write_statistics(const struct ovsrec_acdc *row, const struct tenant *t)
     ovsrec_acdc_set_statistics(row, keys, values, n);
 }
 
+/* 'guests' are those of acdc_guests, sorted. */
 static void
-write_status(const struct ovsrec_acdc *row, const struct tenant *t)
+write_status(const struct ovsrec_acdc *row, const struct tenant *t,
+             const struct shash_node **guests)
 {
     struct ds ports = DS_EMPTY_INITIALIZER;
     struct ds errors = DS_EMPTY_INITIALIZER;
     struct smap status = SMAP_INITIALIZER(&status);
-    const struct shash_node **nodes = shash_sort(&acdc_guests);
     size_t n_errors = 0;
 
     if (t->up.error) {
@@ -226,18 +227,17 @@ write_status(const struct ovsrec_acdc *row, const struct tenant *t)
         ds_put_format(&errors, "%s; ", t->dp_error);
     }
     for (size_t i = 0; i < shash_count(&acdc_guests); i++) {
-        const struct guest *g = nodes[i]->data;
+        const struct guest *g = guests[i]->data;
 
         if (!acdc_guest_concerns(g, row->name)) {
             continue;
         }
         if (!g->error) {
-            ds_put_format(&ports, "%s,", nodes[i]->name);
+            ds_put_format(&ports, "%s,", guests[i]->name);
         } else if (t->usable && n_errors++ < MAX_ERRORS) {
-            ds_put_format(&errors, "port %s: %s; ", nodes[i]->name, g->error);
+            ds_put_format(&errors, "port %s: %s; ", guests[i]->name, g->error);
         }
     }
-    free(nodes);
     if (n_errors > MAX_ERRORS) {
         ds_put_format(&errors, "%"PRIuSIZE" more ports, which acdc/show "
                       "names; ", n_errors - MAX_ERRORS);
@@ -268,6 +268,7 @@ acdc_ovsdb_status_run(struct ovsdb_idl *idl)
 
     /* Not a new one before the previous one is done. */
     if (!status_txn) {
+        const struct shash_node **guests;
         const struct ovsrec_acdc *row;
 
         if (!status_dirty) {
@@ -278,15 +279,17 @@ acdc_ovsdb_status_run(struct ovsdb_idl *idl)
             return;
         }
         collect_stats();
+        guests = shash_sort(&acdc_guests);
         status_txn = ovsdb_idl_txn_create(idl);
         OVSREC_ACDC_FOR_EACH (row, idl) {
             const struct tenant *t = shash_find_data(&acdc_tenants, row->name);
 
             if (t) {
                 write_statistics(row, t);
-                write_status(row, t);
+                write_status(row, t, guests);
             }
         }
+        free(guests);
     }
 
     result = ovsdb_idl_txn_commit(status_txn);
