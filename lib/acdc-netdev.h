@@ -122,8 +122,8 @@ void acdc_netdev_show(struct acdc_pkt *, struct dp_packet *b);
  *
  * Packets that are to leave later are put into '*hold', the thread's own, made
  * when it is first needed (acdc-hold.h).  For no packet to pass those of its connection that
- * were received before it, acdc_hold_release() is called first and, if this
- * returns true, once more before 'batch' goes on. */
+ * were received before it, acdc_hold_release() is called first, also for a port that is
+ * bound no more, and once more before 'batch' goes on if this returns true. */
 bool acdc_netdev_egress(struct acdc_netdev *, struct acdc_port *,
                         struct dp_netdev_rxq *rxq,
                         struct dp_packet_batch *batch,

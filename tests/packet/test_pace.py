@@ -5,6 +5,7 @@ nothing passes what was sent before it, whatever happens meanwhile."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -121,6 +122,24 @@ def test_what_is_held_leaves_first_when_policy_changes(wire: Wire, change: str) 
             return
         wire.reset()
     pytest.fail("nothing was held when policy changed")
+
+
+def test_a_guest_that_goes_on_when_its_port_is_unbound(wire: Wire) -> None:
+    """Its packets that are no longer for the engine do not pass those that are held."""
+    for _ in range(20):
+        c = learn(wire)
+        count = 2 * (BURST + HELD)
+        send(c, count)
+        unbinding = threading.Thread(target=wire.bind, args=(None,))
+        unbinding.start()
+        while unbinding.is_alive():
+            send(c, 1)
+            count += 1
+            time.sleep(0.0002)
+        unbinding.join()
+        got = receive(c, count, 5)
+        assert numbers(got) == sorted(numbers(got))
+        wire.reset()
 
 
 def test_what_is_held_leaves_before_its_port_goes(wire: Wire) -> None:
