@@ -47,9 +47,10 @@ void acdc_appctl_put_flow(struct ds *, bool json, const char *type,
 
 /* Tenants. */
 void acdc_appctl_add_means(struct report *, const struct acdc_flow_info *);
-/* Appends what there is to say about the datapath 'type', NULL means that there
- * is none, and its tenants. */
+/* Appends what there is to say about the datapath 'type' and its tenants. */
 void acdc_appctl_report(struct report *, const char *type, struct dpif *);
+/* The same of one that cannot be asked. */
+void acdc_appctl_report_error(struct report *, const char *type, int error);
 /* To be called last: the caller must free() the result. */
 char *acdc_appctl_report_finish(struct report *);
 

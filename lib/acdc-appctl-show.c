@@ -417,6 +417,14 @@ report_tenant(struct report *r, const char *type, const struct ports *ports,
 }
 
 void
+acdc_appctl_report_error(struct report *r, const char *type, int error)
+{
+    ds_put_format(&r->text, "datapath %s: %s\n", type,
+                  (error == EOPNOTSUPP ? "does not support AC/DC"
+                   : ovs_strerror(error)));
+}
+
+void
 acdc_appctl_report(struct report *r, const char *type, struct dpif *dpif)
 {
     struct acdc_tenant_stats *tenants;
@@ -431,11 +439,7 @@ acdc_appctl_report(struct report *r, const char *type, struct dpif *dpif)
         error = acdc_dpif_get_config(dpif, &config);
     }
     if (error) {
-        if (r->cmd == CMD_SHOW) {
-            ds_put_format(&r->text, "datapath %s: %s\n", type,
-                          (error == EOPNOTSUPP ? "does not support AC/DC"
-                           : ovs_strerror(error)));
-        }
+        acdc_appctl_report_error(r, type, error);
         return;
     }
     if (r->query.json) {

@@ -326,7 +326,7 @@ job_finish(struct job *job)
     } else {
         char *reply;
 
-        if (!(r->cmd == CMD_SHOW ? job->types.n : r->text.length)) {
+        if (!job->types.n) {
             ds_put_cstr(&r->text, "no datapath: there is no bridge\n");
         }
         reply = acdc_appctl_report_finish(r);
@@ -397,8 +397,11 @@ job_run(struct job *job, long long int deadline)
         const char *type = job->types.names[job->dp_idx];
         struct dpif *dpif;
         bool more = false;
+        int error = acdc_ovsdb_open(type, &dpif);
 
-        if (!acdc_ovsdb_open(type, &dpif)) {
+        if (error && job->report.cmd != CMD_DUMP) {
+            acdc_appctl_report_error(&job->report, type, error);
+        } else if (!error) {
             do {
                 more = job_step(job, type, dpif);
             } while (more && time_msec() < deadline);

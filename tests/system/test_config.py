@@ -14,6 +14,7 @@ import pytest
 from config_switch import DEFAULTS, Switch, refused
 
 from acdc_testlib.netns import wait_for
+from acdc_testlib.ovs import Ovs
 
 # Tenants.
 
@@ -447,6 +448,16 @@ def test_bridge_that_comes_and_goes(switch: Switch) -> None:
     assert switch.ports("blue") == ["vnet0"]
     switch.connect()
     assert len(switch.flows()) == 1
+
+
+def test_datapath_that_cannot_be_asked() -> None:
+    """The kernel has none, or one without AC/DC, where the tests run: that is said, and
+    not that there is no bridge, or nothing."""
+    with Ovs() as ovs:
+        ovs.vsctl("add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=system", wait=False)
+        wait_for("the bridge", lambda: "no bridge" not in ovs.appctl("acdc/show"))
+        for command in ("acdc/show", "acdc/stats"):
+            assert ovs.appctl(command).startswith("datapath system:")
 
 
 def test_tunnel_cannot_be_a_guest_port(switch: Switch) -> None:
