@@ -596,8 +596,7 @@ acdc_ovsdb_run(struct ovsdb_idl *idl)
     }
     acdc_ovsdb_status_run(idl);
 
-    /* Opening a dpif opens the netdevs of its tunnels, which is a change of
-     * connectivity too: not one to reconcile for, again and again. */
+    /* What was changed here is nothing to reconcile for. */
     connectivity_seqno = seq_read(connectivity_seq_get());
     has_run = true;
 }
@@ -672,6 +671,7 @@ acdc_ovsdb_open(const char *type, struct dpif **dpifp)
 {
     /* The name that open_dpif_backer() of ofproto-dpif.c gives it. */
     char *name = xasprintf("ovs-%s", type);
+    uint64_t seqno = seq_read(connectivity_seq_get());
     struct sset types;
     int error;
 
@@ -683,5 +683,10 @@ acdc_ovsdb_open(const char *type, struct dpif **dpifp)
                                         : EAFNOSUPPORT;
     sset_destroy(&types);
     free(name);
+    /* That opens the netdevs of its tunnels, which is a change of connectivity too:
+     * not one to reconcile for. */
+    if (seqno == connectivity_seqno) {
+        connectivity_seqno = seq_read(connectivity_seq_get());
+    }
     return error;
 }

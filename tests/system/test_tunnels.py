@@ -171,3 +171,18 @@ def test_marks_on_the_outer_header_reach_the_law(hosts: Hosts) -> None:
     assert after[1]["ce_bytes"] - before[1]["ce_bytes"] > 0.05 * 4 * MB
     assert after[0]["cuts_ecn"] - before[0]["cuts_ecn"] > 5
     assert after[0]["feedback_bad"] == before[0]["feedback_bad"]
+
+
+def test_commands_reconcile_nothing(hosts: Hosts) -> None:
+    """They open the datapath, and the kernel's opens the devices of tunnels each time."""
+    ovs = hosts.ovs[0]
+
+    def reconciled() -> int:
+        time.sleep(1.5)  # ovs-vswitchd adds up its threads' every second.
+        return int(ovs.appctl("coverage/read-counter", "acdc_reconcile"))
+
+    wait_for("the network to settle", lambda: reconciled() == reconciled(), timeout=60)
+    before = reconciled()
+    for _ in range(20):
+        ovs.appctl("acdc/show")
+    assert reconciled() - before < 10
