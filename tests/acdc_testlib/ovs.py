@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,14 +24,17 @@ from acdc_testlib.programs import Programs
 __all__ = ["CommandError", "Ovs", "datapath_type"]
 
 _PREFIX = "acdc-test-"
+_STALE = 3600  # s
 
 
 def _remove_stale_directories() -> None:
     """Run directories of tests that were killed with SIGKILL; the kernel has
-    ended everything else of theirs."""
+    ended everything else of theirs.  New ones may be of another PID namespace."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}[0-9]*-*"):
-        if not Path("/proc", path.name.removeprefix(_PREFIX).split("-")[0]).exists():
-            shutil.rmtree(path, ignore_errors=True)
+        gone = not Path("/proc", path.name.removeprefix(_PREFIX).split("-")[0]).exists()
+        with contextlib.suppress(FileNotFoundError):
+            if gone and time.time() - path.stat().st_mtime > _STALE:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def datapath_type() -> str:

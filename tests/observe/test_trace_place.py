@@ -33,7 +33,7 @@ def test_a_capture_of_all_interfaces(tmp_path: File, linktype: int) -> None:
 def test_a_capture_without_tcp(tmp_path: File) -> None:
     packets = [ETHERNET / THERE / UDP()] * 2
     done = run("--summary", write(tmp_path / "made.pcap", packets))
-    assert (done.stdout, done.stderr) == ("", "acdc-trace: there is no TCP, in 2 packets\n")
+    assert (done.stdout, done.stderr) == ("", "acdc-trace: no TCP in 2 packets\n")
 
 
 def midstream(ahead: float, behind: float, pause: float) -> tuple[list[Packet], list[float]]:

@@ -38,4 +38,4 @@ def test_show() -> None:
         assert ovs.appctl("acdc/show").count(f" p{N - 1} ") == 1
         stats, show = (seconds(ovs, f"acdc/{command}") for command in ("stats", "show"))
         print(f"acdc/show {1000 * show:.1f} ms, acdc/stats {1000 * stats:.1f} ms")
-        assert show < 3 * stats
+        assert show < 5 * stats

@@ -313,7 +313,7 @@ finish(struct trace *t, bool live)
                 "snap length was too small\n", (unsigned long long) t->frames.cut);
     }
     if (!t->frames.tcp && !t->frames.cut) {
-        fprintf(stderr, "acdc-trace: there is no TCP, in %llu packets\n",
+        fprintf(stderr, "acdc-trace: no TCP in %llu packets\n",
                 (unsigned long long) (t->frames.other + t->frames.malformed));
     }
     for (unsigned int i = 0; i < n_sources; i++) {

@@ -87,8 +87,8 @@ source_open(struct source *s, bool live, const char *filter)
         return 1;
     }
     if (s->linktype == DLT_LINUX_SLL || s->linktype == DLT_LINUX_SLL2) {
-        complain(s, "of all interfaces (-i any) a packet may be there several times, which "
-                 "looks like loss");
+        complain(s, "a capture of all interfaces (-i any) may have a packet several times, "
+                 "which looks like loss");
     }
     if (!filter) {
         return 0;
