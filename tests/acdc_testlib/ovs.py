@@ -24,7 +24,7 @@ from acdc_testlib.programs import Programs
 __all__ = ["CommandError", "Ovs", "datapath_type"]
 
 _PREFIX = "acdc-test-"
-_STALE = 3600  # s
+_STALE = 24 * 3600  # s
 
 
 def _remove_stale_directories() -> None:
