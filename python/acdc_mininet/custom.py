@@ -45,6 +45,14 @@ class CommandSwitch(am.AcdcSwitch):
         super().__init__(name, _switches[datapath], **params)
 
 
+def _queue(rate: Any, k: Any, limit: Any) -> am.Queue:  # noqa: ANN401
+    """mn hands over as text what is no number."""
+    for name, value, unit in ("rate", rate, "bit/s"), ("k", k, "bytes"), ("limit", limit, "bytes"):
+        if not isinstance(value, int) or value < (name != "k"):
+            sys.exit(f"{name}={value}: want a whole number of {unit}")
+    return am.Queue(rate, k, limit)
+
+
 class CommandLink(am.MarkingLink):
     """--link acdc[,rate=BIT/S][,k=BYTES][,limit=BYTES]: a queue in both directions."""
 
@@ -57,7 +65,7 @@ class CommandLink(am.MarkingLink):
         limit: int = am.Queue.limit,
         **params: Any,  # noqa: ANN401
     ) -> None:
-        super().__init__(node1, node2, **{"queue": am.Queue(rate, k, limit)} | params)
+        super().__init__(node1, node2, **{"queue": _queue(rate, k, limit)} | params)
 
 
 def _build(
@@ -69,7 +77,7 @@ def _build(
     **params: Any,  # noqa: ANN401
 ) -> Topo:
     """--topo NAME[,rate=BIT/S][,k=BYTES][,limit=BYTES]: the queue of the fabric's links."""
-    return topology(*args, queue=am.Queue(rate, k, limit), **params)
+    return topology(*args, queue=_queue(rate, k, limit), **params)
 
 
 TOPOLOGIES = {"dumbbell": am.Dumbbell, "incast": am.Incast, "leafspine": am.LeafSpine}

@@ -53,7 +53,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prefix
 
 
-def mn(site: Path, installation: Path, *args: str, script: str = "") -> str:
+def mn(site: Path, installation: Path, *args: str, script: str = "", status: int = 0) -> str:
     environment = dict(os.environ)
     # As an operator: without a build, and in the machine's namespaces.
     for name in ("ACDC_ENV", "ACDC_ISOLATED"):
@@ -66,7 +66,7 @@ def mn(site: Path, installation: Path, *args: str, script: str = "") -> str:
         env=environment, input=script, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     output = done.stdout + done.stderr
-    assert done.returncode == 0, output
+    assert done.returncode == status, output
     assert "Traceback" not in output, output
     return output
 
@@ -110,6 +110,12 @@ def test_the_bottleneck_is_as_asked_for(site: Path, installation: Path) -> None:
     words = ("--link", "acdc,rate=1000000000", "--topo", "dumbbell,1,rate=20000000,k=30000")
     output = mn(site, installation, *words, script=script)
     assert "('queue', [Queue(rate=20000000, k=30000, limit=600000," in output
+
+
+@pytest.mark.parametrize("words", [("--topo", "dumbbell,rate=100mbit"), ("--link", "acdc,rate=0")])
+def test_a_rate_that_is_none(site: Path, installation: Path, words: tuple[str, str]) -> None:
+    bad = words[1].partition("rate=")[2]
+    assert f"rate={bad}: want a whole number of bit/s" in mn(site, installation, *words, status=1)
 
 
 def test_nothing_installed_nothing_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
