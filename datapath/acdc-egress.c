@@ -676,7 +676,6 @@ egress_run(struct acdc_ctx *ctx, struct acdc_pkt *p, struct acdc_pkt *end)
         acdc_table_find_ahead(ctx, p, end, ACDC_EGRESS);
         if (p->ip_version) {
             egress(ctx, p);
-            acdc_pkt_finish(p);
         }
     }
 }

@@ -95,17 +95,18 @@ enter_quotation(const struct icmp *m)
     return true;
 }
 
-/* Words from ICMP's header to the end of what is edited, without its checksum. */
-static uint32_t
+/* Of words, as in memory, from ICMP's header to the end of what is edited, without its
+ * checksum. */
+static uint16_t
 sum_edited(const struct icmp *m)
 {
     const struct acdc_pkt *p = m->p;
     uint32_t sum = 0, ofs;
 
     for (ofs = m->ofs; ofs + 2 <= p->l4_ofs + (uint32_t) p->tcp_hlen; ofs += 2) {
-        sum += ofs == m->ofs + 2 ? 0u : acdc_get16(p->data + ofs);
+        sum += ofs == m->ofs + 2 ? 0u : acdc_load16(p->data + ofs);
     }
-    return sum;
+    return acdc_csum_fold(sum);
 }
 
 /* The lengths in front, once the quotation has become 'less' bytes shorter. */
@@ -115,18 +116,11 @@ shorten(const struct icmp *m, uint32_t less)
     uint8_t *ip = m->p->data + m->ip_ofs;
     uint8_t *icmp = m->p->data + m->ofs;
     uint8_t *field = ip + (m->v6 ? 4 : 2);
-    uint16_t len = acdc_get16(field);
+    uint16_t len = ACDC_BE16((uint16_t) (acdc_get16(field) - less));
 
-    acdc_put16(field, (uint16_t) (len - less));
-    if (m->v6) {
-        /* In the pseudo header. */
-        acdc_csum_apply(icmp + 2,
-                        ACDC_BE16(acdc_csum_fold(acdc_csum_delta(-(int) less))));
-        return;
-    }
-    acdc_csum_apply(ip + 10,
-                    ACDC_BE16(acdc_csum_fold(acdc_csum_delta(-(int) less))));
-    if (icmp[5] >= less / 4) {
+    /* Of ICMPv6 it is in the pseudo header. */
+    acdc_csum_apply(m->v6 ? icmp + 2 : ip + 10, acdc_csum_replace(field, len));
+    if (!m->v6 && icmp[5] >= less / 4) {
         /* The quotation's length in words, if extensions follow (RFC 4884). */
         icmp[5] = (uint8_t) (icmp[5] - less / 4);
     }
@@ -139,7 +133,8 @@ restore(struct acdc_ctx *ctx, const struct acdc_flow *f, const struct icmp *m)
     struct acdc_pkt *p = m->p;
     uint8_t ecn = f->flags & ACDC_F_GUEST_ECN ? acdc_pkt_ecn(p)
                                               : ACDC_ECN_NOT_ECT;
-    uint32_t before, after, len = p->len;
+    uint32_t len = p->len;
+    uint16_t before;
     bool rewritten;
 
     if (!acdc_pkt_make_writable(p)) {
@@ -155,14 +150,10 @@ restore(struct acdc_ctx *ctx, const struct acdc_flow *f, const struct icmp *m)
         }
     }
     acdc_pkt_set_ecn(p, ecn);
-    acdc_pkt_finish(p);
     if (p->len != len) {
         shorten(m, len - p->len);
     }
-    after = sum_edited(m);
-    acdc_csum_apply(p->data + m->ofs + 2,
-                    ACDC_BE16(acdc_csum_fold(acdc_csum_change(
-                        acdc_csum_fold(before), acdc_csum_fold(after)))));
+    acdc_csum_apply(p->data + m->ofs + 2, acdc_csum_change(before, sum_edited(m)));
 }
 
 /* What the packet of 'f', whose lock is held, was sent as.  ICMP of what the guest

@@ -177,7 +177,6 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
             return false;
         }
         acdc_ingress_stepwise(ctx, f, params, p);
-        acdc_pkt_finish(p);
     }
     return true;
 }
@@ -201,7 +200,6 @@ ingress_doubtful(struct acdc_ctx *ctx, struct acdc_flow *f,
         }
         acdc_unlock(&f->lock);
     }
-    acdc_pkt_finish(p);
 }
 
 static inline void
@@ -212,7 +210,6 @@ ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
 
     if (acdc_pkt_is_syn(p)) {
         acdc_syn_ingress(ctx, p);
-        acdc_pkt_finish(p);
         return;
     }
     f = acdc_flow_lock(ctx, p);
@@ -220,7 +217,6 @@ ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         if (!acdc_resume_begin(ctx, p)) {
             ingress_untracked(ctx, p);
         }
-        acdc_pkt_finish(p);
         return;
     }
     mine = ingress_locked(ctx, f, p);

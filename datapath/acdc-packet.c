@@ -4,18 +4,13 @@
 
 /* Ones' complement arithmetic (RFC 1071, RFC 1624). ------------------------ */
 
-/* Both halves of an aligned word. */
-static inline uint32_t
-csum_add32(uint32_t sum, uint32_t word)
-{
-    return sum + (word >> 16) + (word & 0xffff);
-}
-
 static uint32_t
 csum_add_bytes(uint32_t sum, const uint8_t *p, unsigned int n)
 {
     for (; n >= 4; n -= 4, p += 4) {
-        sum = csum_add32(sum, acdc_get32(p));
+        uint32_t word = acdc_get32(p);
+
+        sum += (word >> 16) + (word & 0xffff);
     }
     if (n >= 2) {
         sum += acdc_get16(p);
@@ -26,6 +21,13 @@ csum_add_bytes(uint32_t sum, const uint8_t *p, unsigned int n)
         sum += (uint32_t) *p << 8;
     }
     return sum;
+}
+
+/* Of words as they are in memory. */
+static inline uint16_t
+csum_bytes(const uint8_t *p, unsigned int n)
+{
+    return ACDC_BE16(acdc_csum_fold(csum_add_bytes(0, p, n)));
 }
 
 /* Writes any byte of the TCP header. */
@@ -224,31 +226,14 @@ acdc_pkt_set_mss(struct acdc_pkt *p, uint16_t mss)
     p->mss = mss;
 }
 
-/* Sets the lengths in the headers of a packet whose TCP header grew by 'delta'
- * bytes, a multiple of 4, and with them both checksums. */
-static ACDC_ALWAYS_INLINE void
-adjust_lengths(struct acdc_pkt *p, int delta)
+/* The TCP header grew by 'delta' bytes, a multiple of 4, which adds 'change' to its
+ * checksum. */
+static void
+resize_header(struct acdc_pkt *p, int delta, uint32_t change)
 {
-    uint8_t *ip = acdc_pkt_ip(p);
-    uint8_t *tcp = acdc_pkt_tcp(p);
-
-    if (p->ip_version == 4) {
-        acdc_put16(ip + 2, (uint16_t) (acdc_get16(ip + 2) + delta));
-        p->ip_change += acdc_csum_delta(delta);
-    } else {
-        acdc_put16(ip + 4, (uint16_t) (acdc_get16(ip + 4) + delta));
-    }
     p->tcp_hlen = (uint8_t) (p->tcp_hlen + delta);
-    tcp[12] = (uint8_t) (tcp[12] + delta / 4 * 0x10);
-    if (!p->csum_partial) {
-        /* The length in the pseudo header, and the data offset. */
-        p->tcp_change += acdc_csum_delta(delta)
-                         + acdc_csum_delta(delta / 4 * 0x1000);
-    } else {
-        /* The pseudo header alone, and its sum itself, not the complement. */
-        acdc_put16(tcp + 16, acdc_csum_fold(acdc_get16(tcp + 16)
-                                            + acdc_csum_delta(delta)));
-    }
+    acdc_pkt_edit_ip(p, acdc_pkt_ecn(p), delta);
+    acdc_pkt_edit_tcp(p, acdc_pkt_tcp(p), 0, 0, delta, change);
 }
 
 static inline void
@@ -272,39 +257,6 @@ shift_option_places(struct acdc_pkt *p, unsigned int ofs, int delta)
     }
 }
 
-/* Makes room for an option of 'len' bytes whose words sum up to 'sum'.
- * Returns its place to be filled, or NULL. */
-static ACDC_ALWAYS_INLINE uint8_t *
-insert_option(struct acdc_pkt *p, unsigned int len, uint32_t sum)
-{
-    unsigned int front = p->l4_ofs + (unsigned int) ACDC_TCP_HLEN;
-    uint8_t *data;
-
-    if (acdc_pkt_room(p) < len || acdc_pkt_ip_len(p) + len > 0xffff) {
-        return NULL;
-    }
-    data = acdc_host_push(p, len);
-    if (!data) {
-        return NULL;
-    }
-    memmove(data, data + len, front);
-    if (!p->csum_partial) {
-        p->tcp_change += sum;
-    }
-    adjust_lengths(p, (int) len);
-    shift_option_places(p, ACDC_TCP_HLEN, (int) len);
-    return data + front;
-}
-
-/* The sum of the words of a feedback option. */
-static inline uint32_t
-feedback_sum(uint16_t exid, uint32_t ce, uint32_t total)
-{
-    uint32_t sum = csum_add32(0, ACDC_FEEDBACK_WORD | exid);
-
-    return csum_add32(csum_add32(sum, ce), total);
-}
-
 static inline void
 put_feedback(uint8_t *opt, uint16_t exid, uint32_t ce, uint32_t total)
 {
@@ -326,56 +278,46 @@ acdc_pkt_add_capability(struct acdc_pkt *p, uint16_t exid, uint8_t flags,
 bool
 acdc_pkt_add_option(struct acdc_pkt *p, const uint8_t *opt, unsigned int len)
 {
-    uint8_t *place = insert_option(p, len, csum_add_bytes(0, opt, len));
+    unsigned int front = p->l4_ofs + (unsigned int) ACDC_TCP_HLEN;
 
-    if (place) {
-        memcpy(place, opt, len);
+    if (acdc_pkt_room(p) < len || acdc_pkt_ip_len(p) + len > 0xffff
+        || !acdc_host_push(p, len)) {
+        return false;
     }
-    return place != NULL;
+    memmove(p->data, p->data + len, front);
+    memcpy(p->data + front, opt, len);
+    resize_header(p, (int) len, csum_bytes(opt, len));
+    shift_option_places(p, ACDC_TCP_HLEN, (int) len);
+    return true;
 }
 
 bool
 acdc_pkt_add_feedback(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
                       uint32_t total)
 {
-    uint8_t *opt = insert_option(p, ACDC_OPT_FB_LEN,
-                                 feedback_sum(exid, ce, total));
+    uint8_t opt[ACDC_OPT_FB_LEN];
 
-    if (!opt) {
-        return false;
-    }
     put_feedback(opt, exid, ce, total);
-    return true;
+    return acdc_pkt_add_option(p, opt, sizeof opt);
 }
 
-/* Makes NOPs of 'len' bytes, 'front' bytes from the beginning of 'p', whose
- * words sum up to 'sum', once what is in front was moved over them in vain. */
-static ACDC_NOINLINE void
-blank_moved(struct acdc_pkt *p, unsigned int front, unsigned int len,
-            uint32_t sum)
-{
-    memmove(p->data, p->data + len, front);
-    memset(p->data + front, ACDC_TCPOPT_NOP, len);
-    acdc_tcp_csum_change(p, acdc_csum_fold(sum), acdc_csum_fold(
-                             csum_add_bytes(0, p->data + front, len)));
-}
-
-/* Removes the option of 'len' bytes at 'ofs' of the TCP header, both multiples
- * of 4, whose words sum up to 'sum'. */
-static ACDC_ALWAYS_INLINE void
-cut_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len,
-           uint32_t sum)
+/* Removes the option of 'len' bytes at 'ofs' of the TCP header, both multiples of
+ * 4. */
+static void
+cut_option(struct acdc_pkt *p, unsigned int ofs, unsigned int len)
 {
     unsigned int front = p->l4_ofs + ofs;
+    uint32_t change = acdc_csum_change(csum_bytes(p->data + front, len), 0);
 
     memmove(p->data + len, p->data, front);
     if (acdc_unlikely(!acdc_host_pull(p, len))) {
-        /* The option is gone. */
-        blank_moved(p, front, len, sum);
+        /* The option is gone.  NOPs take its place. */
+        memmove(p->data, p->data + len, front);
+        memset(p->data + front, ACDC_TCPOPT_NOP, len);
+        acdc_tcp_csum_change(p, change + csum_bytes(p->data + front, len));
         return;
     }
-    acdc_tcp_csum_change(p, acdc_csum_fold(sum), 0);
-    adjust_lengths(p, -(int) len);
+    resize_header(p, -(int) len, change);
     shift_option_places(p, ofs, -(int) len);
 }
 
@@ -408,7 +350,7 @@ strip_any(struct acdc_pkt *p, uint16_t exid)
         if (opt[0] == ACDC_OPT_KIND && len >= ACDC_OPT_BODY_OFS
             && acdc_get16(opt + ACDC_OPT_EXID_OFS) == exid) {
             if (ofs % 4 == 0 && len % 4 == 0) {
-                cut_option(p, ofs, len, csum_add_bytes(0, opt, len));
+                cut_option(p, ofs, len);
                 continue;
             }
             blank_option(p, ofs, len);
@@ -430,10 +372,7 @@ acdc_pkt_do_strip(struct acdc_pkt *p, uint16_t exid)
     p->fb_ofs = p->cap_ofs = 0;
     if (acdc_likely(ours == ACDC_O_FEEDBACK && fb_ofs == ACDC_TCP_HLEN)) {
         /* As we insert it. */
-        const uint8_t *body = acdc_pkt_tcp(p) + fb_ofs + ACDC_OPT_BODY_OFS;
-
-        cut_option(p, ACDC_TCP_HLEN, ACDC_OPT_FB_LEN,
-                   feedback_sum(exid, acdc_get32(body), acdc_get32(body + 4)));
+        cut_option(p, ACDC_TCP_HLEN, ACDC_OPT_FB_LEN);
     } else {
         strip_any(p, exid);
     }
@@ -445,7 +384,6 @@ acdc_pkt_undress_any(struct acdc_pkt *p, uint16_t exid, uint8_t ecn,
                      uint16_t window)
 {
     acdc_pkt_strip(p, exid);
-    acdc_pkt_finish(p);
     acdc_pkt_undress(p, ecn, window);
 }
 
@@ -502,14 +440,13 @@ acdc_pkt_send_options(struct acdc_pkt *p, uint32_t seq, const uint8_t *opts,
     if (fack.ip_version == 4) {
         acdc_put16(ip + 2, (uint16_t) (fack.len - fack.l3_ofs));
         acdc_put16(ip + 10, 0);
-        acdc_put16(ip + 10, (uint16_t) ~acdc_csum_fold(
-                       csum_add_bytes(0, ip, fack.l4_ofs - fack.l3_ofs)));
+        acdc_store16(ip + 10, (uint16_t) ~csum_bytes(
+                         ip, fack.l4_ofs - (unsigned int) fack.l3_ofs));
     } else {
         acdc_put16(ip + 4, (uint16_t) (fack.len - fack.l3_ofs
                                        - ACDC_IP6_HLEN));
     }
     acdc_pkt_set_ecn(&fack, ecn);
-    acdc_pkt_finish(&fack);
     acdc_put16(tcp + 16, 0);
     acdc_put16(tcp + 16,
                (uint16_t) ~acdc_csum_fold(

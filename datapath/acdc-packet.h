@@ -11,13 +11,6 @@
  * it must not come before. */
 #define ACDC_PKT_ENGINE                                                       \
     struct {                                                                  \
-        /* Of the checksums, see acdc_pkt_finish(); 0 at first. */            \
-        union {                                                               \
-            uint64_t changes;   /* Both, in one instruction. */               \
-            struct {                                                          \
-                uint32_t ip_change, tcp_change;                               \
-            };                                                                \
-        };                                                                    \
         union {                                                               \
             uint64_t options;   /* All of them, in one instruction. */        \
             struct {                                                          \
@@ -45,7 +38,7 @@
 #endif
 #include "acdc.h"
 ACDC_STATIC_ASSERT(sizeof(struct acdc_pkt)
-                   == offsetof(struct acdc_pkt, opaque) + 9 * sizeof(uint64_t));
+                   == offsetof(struct acdc_pkt, opaque) + 8 * sizeof(uint64_t));
 
 /* acdc_pkt.opt_flags: what acdc_pkt_parse() found among the TCP options, and
  * whether the rest of the TCP header was as most are: edits do not note that. */
@@ -214,10 +207,10 @@ acdc_csum_fold64(uint64_t sum)
 }
 
 /* What a word that grows by 'delta' adds: in ones' complement -n is ~n. */
-static inline uint32_t
+static inline uint16_t
 acdc_csum_delta(int delta)
 {
-    return delta >= 0 ? (uint32_t) delta : (uint16_t) ~(unsigned int) -delta;
+    return (uint16_t) (delta >= 0 ? delta : ~-delta);
 }
 
 /* HC' = ~(~HC + ~m + m'), RFC 1624 equation 3, for all words at once.
@@ -231,27 +224,6 @@ acdc_csum_apply(uint8_t *field, uint32_t change)
     acdc_store16(field, (uint16_t) ~acdc_csum_fold(sum));
 }
 
-/* Writes what the edits one by one, below, changed in the checksums since the
- * last call; until then these are those of before.  Each edit adds less than
- * 2^19 and there are a few dozen at most, so that the sums do not overflow. */
-static inline void
-acdc_pkt_finish(struct acdc_pkt *p)
-{
-    if (acdc_likely(!p->changes)) {
-        return;
-    }
-    if (p->ip_change) {
-        acdc_csum_apply(acdc_pkt_ip(p) + 10,
-                        ACDC_BE16(acdc_csum_fold(p->ip_change)));
-        p->ip_change = 0;
-    }
-    if (p->tcp_change) {
-        acdc_csum_apply(acdc_pkt_tcp(p) + 16,
-                        ACDC_BE16(acdc_csum_fold(p->tcp_change)));
-        p->tcp_change = 0;
-    }
-}
-
 /* What replacing the word m by m' adds to a sum: ~m + m', RFC 1624.  In 16 bits
  * ~m is 0xffff - m, which is one instruction. */
 static inline uint32_t
@@ -260,42 +232,98 @@ acdc_csum_change(uint16_t old, uint16_t new)
     return 0xffffu - old + new;
 }
 
+/* Replaces a word, both as in memory.  Returns what that changes in sums of
+ * such words. */
+static inline uint32_t
+acdc_csum_replace(uint8_t *field, uint16_t new)
+{
+    uint16_t old = acdc_load16(field);
+
+    acdc_store16(field, new);
+    return acdc_csum_change(old, new);
+}
+
+/* What replacing the lower byte of a word changes in such sums. */
+static inline uint32_t
+acdc_csum_change8(uint8_t old, uint8_t new)
+{
+    /* A word of 1, in memory, is 256 on most machines. */
+    return 0xffffu + ACDC_BE16(1) * ((uint32_t) new - old);
+}
+
 /* For a change within the TCP header.  A partial checksum covers the pseudo
  * header only. */
 static inline void
-acdc_tcp_csum_change(struct acdc_pkt *p, uint16_t old, uint16_t new)
+acdc_tcp_csum_change(const struct acdc_pkt *p, uint32_t change)
 {
     if (!p->csum_partial) {
-        p->tcp_change += acdc_csum_change(old, new);
+        acdc_csum_apply(acdc_pkt_tcp(p) + 16, change);
     }
 }
 
 /* Writes a 16-bit aligned word of the TCP header. */
 static inline void
-acdc_pkt_put16(struct acdc_pkt *p, unsigned int ofs, uint16_t value)
+acdc_pkt_put16(const struct acdc_pkt *p, unsigned int ofs, uint16_t value)
 {
-    uint8_t *field = acdc_pkt_tcp(p) + ofs;
-    uint16_t old = acdc_get16(field);
+    acdc_tcp_csum_change(p, acdc_csum_replace(acdc_pkt_tcp(p) + ofs,
+                                              ACDC_BE16(value)));
+}
 
-    acdc_put16(field, value);
-    acdc_tcp_csum_change(p, old, value);
+/* In the IP header: 'ecn' as the codepoint, and 'grow' bytes more. */
+static ACDC_ALWAYS_INLINE void
+acdc_pkt_edit_ip(const struct acdc_pkt *p, uint8_t ecn, int grow)
+{
+    uint8_t *ip = acdc_pkt_ip(p);
+
+    if (acdc_likely(p->ip_version == 4)) {
+        uint8_t old = ip[1];
+        uint8_t tos = (uint8_t) ((old & ~ACDC_ECN_MASK) | ecn);
+        uint32_t change = acdc_csum_change8(old, tos);
+
+        ip[1] = tos;
+        if (grow) {
+            acdc_put16(ip + 2, (uint16_t) (acdc_get16(ip + 2) + grow));
+            change += ACDC_BE16(acdc_csum_delta(grow));
+        }
+        acdc_csum_apply(ip + 10, change);
+    } else {
+        /* IPv6 has no header checksum, and TCP's pseudo header no traffic
+         * class (RFC 8200 section 8.1). */
+        ip[1] = (uint8_t) ((ip[1] & ~(ACDC_ECN_MASK << 4)) | ecn << 4);
+        acdc_put16(ip + 4, (uint16_t) (acdc_get16(ip + 4) + grow));
+    }
+}
+
+/* In the TCP header, at 'tcp', which the caller has: after each write to the
+ * packet it would be read from '*p' again.  'reserved' as those in 'mask', and
+ * 'grow' bytes more, a multiple of 4.  'change': what else changed, in words as
+ * they are in memory. */
+static ACDC_ALWAYS_INLINE void
+acdc_pkt_edit_tcp(const struct acdc_pkt *p, uint8_t *tcp, unsigned int mask,
+                  uint8_t reserved, int grow, uint32_t change)
+{
+    uint8_t old = tcp[12];
+    uint8_t byte = (uint8_t) (((old & ~mask) | reserved)
+                              + grow / 4 * 0x10);
+    /* The length in the pseudo header. */
+    uint16_t length = ACDC_BE16(acdc_csum_delta(grow));
+
+    tcp[12] = byte;
+    change += acdc_csum_change(ACDC_BE16((uint16_t) (old << 8)),
+                               ACDC_BE16((uint16_t) (byte << 8)));
+    if (acdc_likely(!p->csum_partial)) {
+        acdc_csum_apply(tcp + 16, change + length);
+    } else if (grow) {
+        /* The pseudo header alone, and its sum itself, not the complement. */
+        acdc_store16(tcp + 16,
+                     acdc_csum_fold((uint32_t) acdc_load16(tcp + 16) + length));
+    }
 }
 
 static inline void
 acdc_pkt_set_ecn(struct acdc_pkt *p, uint8_t codepoint)
 {
-    uint8_t *ip = acdc_pkt_ip(p);
-
-    if (p->ip_version == 4) {
-        uint8_t old = ip[1];
-
-        ip[1] = (uint8_t) ((old & ~ACDC_ECN_MASK) | codepoint);
-        p->ip_change += acdc_csum_change(old, ip[1]);
-    } else {
-        /* IPv6 has no header checksum, and TCP's pseudo header no traffic
-         * class (RFC 8200 section 8.1). */
-        ip[1] = (uint8_t) ((ip[1] & ~(ACDC_ECN_MASK << 4)) | codepoint << 4);
-    }
+    acdc_pkt_edit_ip(p, codepoint, 0);
 }
 
 /* Another flow label for an IPv6 packet: exclusive or with the last bits of 'bits'.  No
@@ -311,11 +339,7 @@ acdc_pkt_change_label(struct acdc_pkt *p, uint32_t bits)
 static inline void
 acdc_pkt_set_reserved(struct acdc_pkt *p, uint8_t bits)
 {
-    uint8_t *byte = acdc_pkt_tcp(p) + 12;
-    uint8_t old = *byte;
-
-    *byte = (uint8_t) ((old & ~ACDC_RES_MASK) | bits);
-    acdc_tcp_csum_change(p, (uint16_t) (old << 8), (uint16_t) (*byte << 8));
+    acdc_pkt_edit_tcp(p, acdc_pkt_tcp(p), ACDC_RES_MASK, bits, 0, 0);
 }
 
 static inline void
@@ -399,77 +423,8 @@ acdc_pkt_strip(struct acdc_pkt *p, uint16_t exid)
     return !(p->opt_flags & ACDC_O_OURS) || acdc_pkt_do_strip(p, exid);
 }
 
-/* Edits at once, in the byte order of memory: they write checksums themselves,
- * and need no acdc_pkt_finish().  'p' is writable.  Those of ACKs are the last
- * of their packet: they keep 'tcp_hlen', not what else is noted of options. */
-
-/* Replaces a word, both as in memory.  Returns what that changes in sums of
- * such words. */
-static inline uint32_t
-acdc_csum_replace(uint8_t *field, uint16_t new)
-{
-    uint16_t old = acdc_load16(field);
-
-    acdc_store16(field, new);
-    return acdc_csum_change(old, new);
-}
-
-/* What replacing the lower byte of a word changes in such sums. */
-static inline uint32_t
-acdc_csum_change8(uint8_t old, uint8_t new)
-{
-    /* A word of 1, in memory, is 256 on most machines. */
-    return 0xffffu + ACDC_BE16(1) * ((uint32_t) new - old);
-}
-
-/* In the IP header: 'ecn' as the codepoint, and 'grow' bytes more. */
-static ACDC_ALWAYS_INLINE void
-acdc_pkt_edit_ip(struct acdc_pkt *p, uint8_t ecn, int grow)
-{
-    uint8_t *ip = acdc_pkt_ip(p);
-
-    if (acdc_likely(p->ip_version == 4)) {
-        uint8_t old = ip[1];
-        uint8_t tos = (uint8_t) ((old & ~ACDC_ECN_MASK) | ecn);
-        uint32_t change = acdc_csum_change8(old, tos);
-
-        ip[1] = tos;
-        if (grow) {
-            acdc_put16(ip + 2, (uint16_t) (acdc_get16(ip + 2) + grow));
-            change += ACDC_BE16((uint16_t) acdc_csum_delta(grow));
-        }
-        acdc_csum_apply(ip + 10, change);
-    } else {
-        acdc_pkt_set_ecn(p, ecn);
-        acdc_put16(ip + 4, (uint16_t) (acdc_get16(ip + 4) + grow));
-    }
-}
-
-/* In the TCP header, at 'tcp', which the caller has: after each write to the
- * packet it would be read from '*p' again.  'reserved' as those in 'mask', and
- * 'grow' bytes more, a multiple of 4.  'change': what else changed, in words as
- * they are in memory. */
-static ACDC_ALWAYS_INLINE void
-acdc_pkt_edit_tcp(const struct acdc_pkt *p, uint8_t *tcp, unsigned int mask,
-                  uint8_t reserved, int grow, uint32_t change)
-{
-    uint8_t old = tcp[12];
-    uint8_t byte = (uint8_t) (((old & ~mask) | reserved)
-                              + grow / 4 * 0x10);
-    /* The length in the pseudo header. */
-    uint16_t length = ACDC_BE16((uint16_t) acdc_csum_delta(grow));
-
-    tcp[12] = byte;
-    change += acdc_csum_change(ACDC_BE16((uint16_t) (old << 8)),
-                               ACDC_BE16((uint16_t) (byte << 8)));
-    if (acdc_likely(!p->csum_partial)) {
-        acdc_csum_apply(tcp + 16, change + length);
-    } else if (grow) {
-        /* The pseudo header alone, and its sum itself, not the complement. */
-        acdc_store16(tcp + 16,
-                     acdc_csum_fold((uint32_t) acdc_load16(tcp + 16) + length));
-    }
-}
+/* Several edits at once.  'p' is writable.  Those of ACKs are the last of their
+ * packet: they keep 'tcp_hlen', not what else is noted of options. */
 
 /* What a packet needs on its way from a guest, feedback apart: 'ecn' as the
  * codepoint, 'reserved' as the reserved bits.  Data stays marked. */

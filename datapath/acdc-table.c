@@ -318,7 +318,6 @@ acdc_flow_find(const struct acdc_ctx *ctx, struct acdc_pkt *p)
         return NULL;
     }
     acdc_pkt_set_reserved(p, 0);
-    acdc_pkt_finish(p);
     return f;
 }
 

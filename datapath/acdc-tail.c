@@ -161,20 +161,9 @@ acdc_tail_skip(const struct acdc_pkt *p)
 void
 acdc_tail_cut(const struct acdc_pkt *p, uint8_t *data)
 {
-    uint8_t *tcp = data + p->l4_ofs;
-    uint32_t skip = acdc_tail_skip(p);
-    uint16_t place = acdc_get16(tcp + 12);
-
-    if (tcp[12] & ACDC_RES_FACK) {
-        /* What is timed is the packet itself. */
-        tcp[12] &= (uint8_t) ~ACDC_RES_FACK;
-        if (!p->csum_partial) {
-            acdc_csum_apply(tcp + 16,
-                            ACDC_BE16(acdc_csum_fold(
-                                acdc_csum_change(place, acdc_get16(tcp + 12)))));
-        }
-    }
-    acdc_pkt_cut(p, data, skip, p->keep_len);
+    /* What is timed is the packet itself. */
+    acdc_pkt_edit_tcp(p, data + p->l4_ofs, ACDC_RES_FACK, 0, 0, 0);
+    acdc_pkt_cut(p, data, acdc_tail_skip(p), p->keep_len);
 }
 
 /* It goes.  The other end will count it, of what the guest sent the timing says

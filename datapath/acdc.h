@@ -235,7 +235,7 @@ struct acdc_pkt {
 
     /* The engine's own: only acdc-packet.h says what. */
     union {
-        uint64_t opaque[9];
+        uint64_t opaque[8];
         ACDC_PKT_ENGINE
     };
 };
@@ -257,7 +257,6 @@ acdc_pkt_init(struct acdc_pkt *p, uint8_t *data, uint32_t len, uint32_t hlen)
     p->ip_version = p->reason = p->tcp_hlen = p->kind = 0;
     p->l4_ofs = 0;
     p->keep_len = p->piece = 0;
-    p->opaque[0] = 0;
     p->writable = ACDC_W_UNKNOWN;
 }
 

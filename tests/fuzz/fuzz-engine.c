@@ -293,9 +293,7 @@ fragment(struct packet *p, uint8_t how)
         uint16_t field = how & 1 ? 0x2000 : 1;
 
         ip = acdc_pkt_ip(&pkt);
-        acdc_csum_apply(ip + 10, ACDC_BE16(acdc_csum_fold(
-                                     acdc_csum_change(acdc_get16(ip + 6), field))));
-        acdc_put16(ip + 6, field);
+        acdc_csum_apply(ip + 10, acdc_csum_replace(ip + 6, ACDC_BE16(field)));
     }
 }
 

@@ -113,7 +113,6 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (i = 1; i < sizeof edits; i++) {
         packet_show(p, &pkt);
         edit(&pkt, edits[i]);
-        acdc_pkt_finish(&pkt);
         packet_unshow(p);
         check(pkt.data == packet_data(p) && pkt.len == p->len);
         check(p->len - pkt.l4_ofs - pkt.tcp_hlen == payload_len);

@@ -174,7 +174,6 @@ edit(struct acdc_pkt *pkt, enum edit e)
             return true;
         }
         acdc_pkt_add_feedback(pkt, ACDC_OPT_EXID, a, b);
-        acdc_pkt_finish(pkt);
         acdc_pkt_parse(pkt, ACDC_OPT_EXID);
         if (!(pkt->opt_flags & ACDC_O_PLACES)
             && acdc_pkt_undress_ack(pkt, a & 3, (uint16_t) b)) {
@@ -236,7 +235,6 @@ test_edits(void)
                     failed_pull++;
                 }
                 pass = edit(&pkt, e);
-                acdc_pkt_finish(&pkt);
                 host_fail(HOST_PULL, 0, 0);
                 pass = pass && pkt.data == packet_data(p)
                        && pkt.len == p->len && as_right(p, &s, error)
