@@ -360,79 +360,63 @@ may_report(const struct acdc_flow *f, const struct acdc_pkt *p)
            && (f->rx_pending || !p->payload);
 }
 
-/* Feedback that is a report of a marked segment: on what goes anyway, else in a FACK at
- * once.  False if there can be neither. */
+/* Whether 'p' itself has room for 'len' bytes of feedback, and leaves at once. */
 static bool
-add_report(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
-           uint8_t ecn, uint8_t reserved)
+fits(const struct acdc_ctx *ctx, const struct acdc_flow *f, const struct acdc_pkt *p,
+     unsigned int len)
 {
-    uint8_t opt[ACDC_OPT_REPORT_LEN];
-    bool fits = acdc_pkt_room(p) >= sizeof opt
-                && (acdc_pkt_is_pure_ack(p)
-                    || (p->verdict == ACDC_PASS
-                        && has_room_on_path(ctx, f, p, sizeof opt)));
-    bool sent;
-
-    if (!fits && acdc_pkt_has_ip_options(p)) {
-        return false;
-    }
-    acdc_timing_put(ctx, f, opt);
-    sent = fits ? acdc_pkt_add_option(p, opt, sizeof opt)
-                : acdc_pkt_send_options(p, acdc_flow_ack_number(f, p), opt,
-                                        sizeof opt, ecn, reserved);
-    if (!sent) {
-        ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
-        return true;
-    }
-    acdc_count(ctx, fits ? ACDC_C_PACK_SENT : ACDC_C_FACK_SENT, 1);
-    acdc_flow_in(f)->to_report = false;
-    acdc_flow_note_reported(f);
-    return true;
+    return acdc_pkt_room(p) >= len
+           && (acdc_pkt_is_pure_ack(p)
+               || (p->verdict == ACDC_PASS && has_room_on_path(ctx, f, p, len)));
 }
 
-/* Reports to the sending side what arrived here: on a pure ACK always, on
- * data where it fits and which leaves at once, else in a FACK when there is news. */
+/* Whether feedback is due on 'p', or in a FACK. */
+static bool
+is_due(const struct acdc_flow *f, const struct acdc_pkt *p, bool fack)
+{
+    if (acdc_pkt_is_pure_ack(p)) {
+        /* It says something about every segment it acknowledges, so its FACK does
+         * not wait. */
+        return !fack || f->rx_pending;
+    }
+    return fack ? (f->flags & ACDC_F_RX_NEWS) || f->rx_pending >= 2u * f->mss
+                  || f->rx_pending == ACDC_PENDING_MAX
+                : f->rx_pending;
+}
+
+/* Reports to the sending side what arrived here: on a pure ACK always, on data where it
+ * fits, else in a FACK when there is news.  A report of a marked segment goes at once. */
 static ACDC_NOINLINE void
 add_feedback(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
              uint8_t ecn, uint8_t reserved)
 {
-    uint32_t pending = f->rx_pending;
-    bool pure = acdc_pkt_is_pure_ack(p);
+    bool report = p->opt_flags & ACDC_O_REPORT, fack, sent;
+    uint8_t opt[ACDC_OPT_REPORT_LEN];
+    unsigned int len;
 
-    if (acdc_unlikely(p->opt_flags & ACDC_O_REPORT)
-        && add_report(ctx, f, p, ecn, reserved)) {
+    /* Source routing: the TCP checksum is over another destination than the header's,
+     * and the whole one of a FACK cannot be made. */
+    report &= !acdc_pkt_has_ip_options(p) || fits(ctx, f, p, ACDC_OPT_REPORT_LEN);
+    len = report ? ACDC_OPT_REPORT_LEN : ACDC_OPT_FB_LEN;
+    fack = !fits(ctx, f, p, len);
+    if ((fack && acdc_pkt_has_ip_options(p)) || (!report && !is_due(f, p, fack))) {
         return;
     }
-    if (acdc_pkt_room(p) >= ACDC_OPT_FB_LEN
-        && (pure || (p->verdict == ACDC_PASS
-                     && has_room_on_path(ctx, f, p, ACDC_OPT_FB_LEN)))) {
-        if (!pure && !pending) {
-            return;
-        }
-        if (!acdc_pkt_add_feedback(p, ctx->exid, f->rx_ce, f->rx_total)) {
-            ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
-            return;
-        }
-        ACDC_COUNT(ctx, PACK_SENT, 1);
-    } else {
-        /* A pure ACK says something about every segment it acknowledges, so
-         * its FACK does not wait. */
-        if (!pure ? !(f->flags & ACDC_F_RX_NEWS) && pending < 2u * f->mss
-                    && pending < ACDC_PENDING_MAX
-                  : !pending) {
-            return;
-        }
-        if (acdc_pkt_has_ip_options(p)) {
-            /* Source routing: the TCP checksum is over another destination
-             * than the header's, and a whole one cannot be made. */
-            return;
-        }
-        if (!acdc_pkt_send_fack(p, acdc_flow_ack_number(f, p), ctx->exid, f->rx_ce,
-                                f->rx_total, ecn, reserved)) {
-            ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
-            return;
-        }
-        ACDC_COUNT(ctx, FACK_SENT, 1);
+    acdc_flow_put_feedback(f, (report ? ACDC_REPORT_WORD : ACDC_FEEDBACK_WORD) | ctx->exid,
+                           opt);
+    if (report) {
+        acdc_timing_put(ctx, f, opt + ACDC_OPT_FB_LEN);
+    }
+    sent = fack ? acdc_pkt_send_options(p, acdc_flow_ack_number(f, p), opt, len, ecn,
+                                        reserved)
+                : acdc_pkt_add_option(p, opt, len);
+    if (!sent) {
+        ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
+        return;
+    }
+    acdc_count(ctx, fack ? ACDC_C_FACK_SENT : ACDC_C_PACK_SENT, 1);
+    if (report) {
+        acdc_flow_in(f)->to_report = false;
     }
     acdc_flow_note_reported(f);
 }

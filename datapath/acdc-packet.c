@@ -257,14 +257,6 @@ shift_option_places(struct acdc_pkt *p, unsigned int ofs, int delta)
     }
 }
 
-static inline void
-put_feedback(uint8_t *opt, uint16_t exid, uint32_t ce, uint32_t total)
-{
-    acdc_put32(opt, ACDC_FEEDBACK_WORD | exid);
-    acdc_put32(opt + ACDC_OPT_BODY_OFS, ce);
-    acdc_put32(opt + ACDC_OPT_BODY_OFS + 4, total);
-}
-
 bool
 acdc_pkt_add_capability(struct acdc_pkt *p, uint16_t exid, uint8_t flags,
                         uint8_t told)
@@ -289,16 +281,6 @@ acdc_pkt_add_option(struct acdc_pkt *p, const uint8_t *opt, unsigned int len)
     resize_header(p, (int) len, csum_bytes(opt, len));
     shift_option_places(p, ACDC_TCP_HLEN, (int) len);
     return true;
-}
-
-bool
-acdc_pkt_add_feedback(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
-                      uint32_t total)
-{
-    uint8_t opt[ACDC_OPT_FB_LEN];
-
-    put_feedback(opt, exid, ce, total);
-    return acdc_pkt_add_option(p, opt, sizeof opt);
 }
 
 /* Removes the option of 'len' bytes at 'ofs' of the TCP header, both multiples of
@@ -385,16 +367,6 @@ acdc_pkt_undress_any(struct acdc_pkt *p, uint16_t exid, uint8_t ecn,
 {
     acdc_pkt_strip(p, exid);
     acdc_pkt_undress(p, ecn, window);
-}
-
-bool
-acdc_pkt_send_fack(struct acdc_pkt *p, uint32_t seq, uint16_t exid,
-                   uint32_t ce, uint32_t total, uint8_t ecn, uint8_t reserved)
-{
-    uint8_t opt[ACDC_OPT_FB_LEN];
-
-    put_feedback(opt, exid, ce, total);
-    return acdc_pkt_send_options(p, seq, opt, sizeof opt, ecn, reserved);
 }
 
 bool

@@ -371,13 +371,16 @@ acdc_put_capability(uint8_t *opt, uint16_t exid, uint8_t flags, uint16_t last)
                (uint32_t) ACDC_OPT_VERSION << 24 | (uint32_t) flags << 16 | last);
 }
 
-/* Inserts a capability or feedback option as the first TCP option, where a
- * reader finds it at a fixed place and no end-of-list option can hide it.
- * Needs 'acdc_pkt_room(p) >= LEN'.  False without memory. */
+/* Bytes of options that it has room for. */
 static inline unsigned int acdc_pkt_room(const struct acdc_pkt *p)
 {
     return ACDC_TCP_HLEN_MAX - p->tcp_hlen;
 }
+/* Inserts an option of ours, of 'len' bytes, a multiple of 4, as the first TCP option,
+ * where a reader finds it at a fixed place and no end-of-list option can hide it.  False
+ * without room or memory. */
+bool acdc_pkt_add_option(struct acdc_pkt *p, const uint8_t *opt,
+                         unsigned int len);
 bool acdc_pkt_add_capability(struct acdc_pkt *p, uint16_t exid,
                              uint8_t flags, uint8_t told);
 /* The flags of the one that 'p' has; 0: none. */
@@ -387,11 +390,6 @@ acdc_pkt_capability_flags(const struct acdc_pkt *p)
     return p->opt_flags & ACDC_O_CAPABILITY
            ? acdc_pkt_tcp(p)[p->cap_ofs + ACDC_OPT_BODY_OFS + 1] : 0;
 }
-bool acdc_pkt_add_feedback(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
-                           uint32_t total);
-/* The same of any option of ours, 'len' bytes, a multiple of 4. */
-bool acdc_pkt_add_option(struct acdc_pkt *p, const uint8_t *opt,
-                         unsigned int len);
 
 /* With ACDC_O_REPORT, which makes it longer. */
 static inline void
@@ -449,7 +447,7 @@ acdc_pkt_undress(struct acdc_pkt *p, uint8_t ecn, uint16_t window)
                       acdc_csum_replace(tcp + 14, ACDC_BE16(window)));
 }
 
-/* acdc_pkt_add_feedback() and acdc_pkt_dress(), for packets without payload.
+/* Adds feedback and does what acdc_pkt_dress() does, for packets without payload.
  * False, with nothing changed, without room or memory. */
 static ACDC_ALWAYS_INLINE bool
 acdc_pkt_dress_ack(struct acdc_pkt *p, uint16_t exid, uint32_t ce,
@@ -527,12 +525,8 @@ unsigned int acdc_pkt_sacked_segments(const struct acdc_pkt *p, uint32_t una,
                                       uint32_t nxt, uint32_t mss);
 
 /* Sends, before 'p', a FACK: the headers of 'p', without payload, with the
- * sequence number 'seq', the feedback option and the timestamps of 'p'.
+ * sequence number 'seq', 'len' bytes of options of ours and the timestamps of 'p'.
  * 'reserved': the bits beside ACDC_RES_FACK.  False without memory. */
-bool acdc_pkt_send_fack(struct acdc_pkt *p, uint32_t seq, uint16_t exid,
-                        uint32_t ce, uint32_t total, uint8_t ecn,
-                        uint8_t reserved);
-/* The same with 'len' bytes of options of ours. */
 bool acdc_pkt_send_options(struct acdc_pkt *p, uint32_t seq, const uint8_t *opts,
                            unsigned int len, uint8_t ecn, uint8_t reserved);
 

@@ -383,7 +383,16 @@ acdc_flow_window(const struct acdc_flow *f, const struct acdc_params *params)
     return acdc_flow_enforced(f, params) ? acdc_flow_allowed(f, flight) : flight;
 }
 
-/* What arrived here is reported. */
+/* Feedback of what arrived here, at 'opt'; 'word': its first four bytes. */
+static inline void
+acdc_flow_put_feedback(const struct acdc_flow *f, uint32_t word, uint8_t *opt)
+{
+    acdc_put32(opt, word);
+    acdc_put32(opt + ACDC_OPT_BODY_OFS, f->rx_ce);
+    acdc_put32(opt + ACDC_OPT_BODY_OFS + 4, f->rx_total);
+}
+
+/* It is reported. */
 static inline void
 acdc_flow_note_reported(struct acdc_flow *f)
 {

@@ -370,7 +370,8 @@ acdc_resume_show(struct acdc_ctx *ctx, struct acdc_flow *f,
     const uint8_t not_plain = ACDC_TCP_SYN | ACDC_TCP_FIN | ACDC_TCP_RST;
     struct acdc_flow_in *in = acdc_flow_in(f);
     uint16_t now = (uint16_t) ctx->seen;
-    bool fits = acdc_pkt_is_pure_ack(p) && acdc_pkt_room(p) >= ACDC_OPT_FB_LEN;
+    uint8_t opt[ACDC_OPT_FB_LEN];
+    bool fits = acdc_pkt_is_pure_ack(p) && acdc_pkt_room(p) >= sizeof opt;
 
     if ((uint16_t) (now - in->silent) < ACDC_SHOW || in->asked || !can_tell(f)
         || !acdc_params_enforce(params)
@@ -378,10 +379,10 @@ acdc_resume_show(struct acdc_ctx *ctx, struct acdc_flow *f,
         || acdc_pkt_has_ip_options(p)) {
         return;
     }
-    if (fits ? !acdc_pkt_make_writable(p)
-               || !acdc_pkt_add_feedback(p, ctx->exid, f->rx_ce, f->rx_total)
-             : !acdc_pkt_send_fack(p, acdc_flow_ack_number(f, p), ctx->exid, f->rx_ce,
-                                   f->rx_total, acdc_pkt_ecn(p), 0)) {
+    acdc_flow_put_feedback(f, ACDC_FEEDBACK_WORD | ctx->exid, opt);
+    if (fits ? !acdc_pkt_make_writable(p) || !acdc_pkt_add_option(p, opt, sizeof opt)
+             : !acdc_pkt_send_options(p, acdc_flow_ack_number(f, p), opt, sizeof opt,
+                                      acdc_pkt_ecn(p), 0)) {
         ACDC_COUNT(ctx, UNTOUCHED_MEMORY, 1);
         return;
     }

@@ -204,14 +204,11 @@ acdc_timing_is_due(const struct acdc_ctx *ctx, struct acdc_flow *f)
 
 void
 acdc_timing_put(const struct acdc_ctx *ctx, const struct acdc_flow *f,
-                uint8_t *opt)
+                uint8_t times[8])
 {
     const struct acdc_timing *t = acdc_flow_timing(f);
     uint32_t ago = acdc_timing_elapsed(acdc_now_us(ctx), t->came_us);
 
-    acdc_put32(opt, ACDC_REPORT_WORD | ctx->exid);
-    acdc_put32(opt + ACDC_OPT_BODY_OFS, f->rx_ce);
-    acdc_put32(opt + ACDC_OPT_BODY_OFS + 4, f->rx_total);
-    acdc_put32(opt + ACDC_OPT_BODY_OFS + 8, (uint32_t) t->came_mark << 24 | ago);
-    acdc_put32(opt + ACDC_OPT_BODY_OFS + 12, clock_us(ctx) - ago);
+    acdc_put32(times, (uint32_t) t->came_mark << 24 | ago);
+    acdc_put32(times + 4, clock_us(ctx) - ago);
 }

@@ -77,9 +77,9 @@ void acdc_timing_note(const struct acdc_ctx *, struct acdc_flow *,
                       const struct acdc_pkt *p);
 /* Whether there is still something to report. */
 bool acdc_timing_is_due(const struct acdc_ctx *, struct acdc_flow *);
-/* The report, of ACDC_OPT_REPORT_LEN bytes. */
+/* What a report has behind feedback's counts. */
 void acdc_timing_put(const struct acdc_ctx *, const struct acdc_flow *,
-                     uint8_t *opt);
+                     uint8_t times[8]);
 
 /* A report has come with 'p', which is plausible.  What it says for the law; false if
  * that is nothing. */

@@ -20,6 +20,7 @@ check(bool ok)
 static void
 edit(struct acdc_pkt *pkt, uint8_t how)
 {
+    struct tcp_spec spec = { .opts_len = 0 };
     unsigned int value = how / 12;
 
     switch (how % 12) {
@@ -27,14 +28,11 @@ edit(struct acdc_pkt *pkt, uint8_t how)
     case 1: acdc_pkt_set_reserved(pkt, value & ACDC_RES_MASK); break;
     case 2: acdc_pkt_set_window(pkt, (uint16_t) (value * 2113)); break;
     case 3:
-        if (acdc_pkt_room(pkt) >= ACDC_OPT_CAP_LEN) {
-            acdc_pkt_add_capability(pkt, ACDC_OPT_EXID, how, 0);
-        }
+        acdc_pkt_add_capability(pkt, ACDC_OPT_EXID, how, 0);
         break;
     case 4:
-        if (acdc_pkt_room(pkt) >= ACDC_OPT_FB_LEN) {
-            acdc_pkt_add_feedback(pkt, ACDC_OPT_EXID, value, 1u << 31);
-        }
+        opt_feedback(&spec, ACDC_OPT_EXID, value, 1u << 31);
+        acdc_pkt_add_option(pkt, spec.opts, spec.opts_len);
         break;
     case 5:
         if (pkt->opt_flags & ACDC_O_WSCALE) {

@@ -88,6 +88,15 @@ looks(const struct acdc_pkt *pkt, uint32_t ecn, uint32_t reserved,
 }
 
 static bool
+add_feedback(struct acdc_pkt *pkt, uint32_t ce, uint32_t total)
+{
+    struct tcp_spec s = { .opts_len = 0 };
+
+    opt_feedback(&s, ACDC_OPT_EXID, ce, total);
+    return acdc_pkt_add_option(pkt, s.opts, s.opts_len);
+}
+
+static bool
 has_feedback(const struct acdc_pkt *pkt, uint32_t ce, uint32_t total)
 {
     uint32_t a, b;
@@ -138,9 +147,9 @@ edit(struct acdc_pkt *pkt, enum edit e)
                && acdc_pkt_tcp(pkt)[pkt->cap_ofs + 5] == (a & 0xff);
     case ADD_FEEDBACK:
         if (acdc_pkt_room(pkt) < ACDC_OPT_FB_LEN) {
-            return !acdc_pkt_add_feedback(pkt, ACDC_OPT_EXID, a, b);
+            return !add_feedback(pkt, a, b);
         }
-        return acdc_pkt_add_feedback(pkt, ACDC_OPT_EXID, a, b)
+        return add_feedback(pkt, a, b)
                && acdc_pkt_parse(pkt, ACDC_OPT_EXID)
                && has_feedback(pkt, a, b);
     case STRIP:
@@ -173,7 +182,7 @@ edit(struct acdc_pkt *pkt, enum edit e)
         if (acdc_pkt_room(pkt) < ACDC_OPT_FB_LEN) {
             return true;
         }
-        acdc_pkt_add_feedback(pkt, ACDC_OPT_EXID, a, b);
+        add_feedback(pkt, a, b);
         acdc_pkt_parse(pkt, ACDC_OPT_EXID);
         if (!(pkt->opt_flags & ACDC_O_PLACES)
             && acdc_pkt_undress_ack(pkt, a & 3, (uint16_t) b)) {
@@ -279,8 +288,7 @@ test_no_memory(void)
     packet_parse(p, &pkt);
     pkt.host = p;
     host_fail(HOST_PUSH, 1, -1);
-    ok(!acdc_pkt_add_feedback(&pkt, ACDC_OPT_EXID, 1, 2),
-       "no feedback without memory");
+    ok(!add_feedback(&pkt, 1, 2), "no feedback without memory");
     ok(!acdc_pkt_dress_ack(&pkt, ACDC_OPT_EXID, 1, 2, ACDC_ECN_ECT0,
                            ACDC_RES_MASK), "nor on an ACK");
     host_fail(HOST_PUSH, 0, 0);
