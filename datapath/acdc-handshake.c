@@ -138,7 +138,7 @@ limit_window(struct acdc_ctx *ctx, struct acdc_flow *f,
         return;
     }
     acdc_flow_facts(ctx, f, params, &facts);
-    acdc_law_init(&law, &facts, (enum acdc_algorithm) algorithm);
+    acdc_law_init(&law, &facts, algorithm);
     if (law.wnd < acdc_pkt_window(p) && acdc_pkt_make_writable(p)) {
         acdc_pkt_set_window(p, (uint16_t) law.wnd);
         ACDC_COUNT(ctx, WINDOW_REWRITTEN, 1);
@@ -436,7 +436,7 @@ acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     acdc_unlock(&f->lock);
 }
 
-/* Of a peer's SYN that begins a connection. */
+/* Of the peer's SYN or SYN-ACK that begins a connection. */
 static void
 note_peer_syn(struct acdc_flow *f, const struct acdc_pkt *p)
 {
@@ -444,7 +444,7 @@ note_peer_syn(struct acdc_flow *f, const struct acdc_pkt *p)
     struct acdc_flow_in *in = acdc_flow_in(f);
 
     if (in->irs != p->seq || seq_after(end, f->rcv_nxt)) {
-        /* Sent again without data, what came with an earlier one stays. */
+        /* Else it came before, maybe with more data. */
         in->irs = p->seq;
         f->rcv_nxt = end;
         f->rx_total = p->payload;
@@ -625,7 +625,6 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
                     struct acdc_flow *f, const struct acdc_params *params)
 {
     struct acdc_flow_in *in = acdc_flow_in(f);
-    uint32_t end = p->seq + 1 + p->payload;
     uint32_t total;
 
     if (!acdc_pkt_maybe_intact(p)) {
@@ -642,14 +641,8 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
         accept_offer(ctx, p);
         return false;
     }
-    if (in->irs != p->seq || seq_after(end, f->rcv_nxt)) {
-        /* Else the peer's SYN came, with data, before. */
-        in->irs = p->seq;
-        f->rcv_nxt = end;
-        f->rx_total = p->payload;
-    }
     f->rx_pending = 0;
-    note_options(f, p, false);
+    note_peer_syn(f, p);
     f->flags &= ~(uint32_t) (ACDC_F_PEER | ACDC_F_NOT_ECT | ACDC_F_RESUME);
     if (acdc_timing_is_offered(p) && (f->flags & ACDC_F_OFFERED) && acdc_params_timing(params)) {
         acdc_timing_begin(f);

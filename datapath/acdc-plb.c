@@ -18,17 +18,11 @@ hash(const struct acdc_ctx *ctx, const struct acdc_flow *f, uint32_t n)
     return (uint32_t) (acdc_hash_mix(key ^ (uint64_t) n << 32) >> 32);
 }
 
-static uint32_t
-now(const struct acdc_ctx *ctx)
-{
-    return ctx->now_ms / ACDC_SEEN_UNIT & ACDC_PLB_UNTIL_MASK;
-}
-
 /* Whether it is not time yet. */
 static bool
 is_suspended(const struct acdc_ctx *ctx, struct acdc_plb *plb)
 {
-    uint32_t left = (plb->until - now(ctx)) & ACDC_PLB_UNTIL_MASK;
+    uint32_t left = (plb->until - ctx->seen) & ACDC_PLB_UNTIL_MASK;
 
     /* What is longer than it may last is over. */
     plb->suspended = plb->suspended && left
@@ -81,7 +75,7 @@ acdc_flow_plb_suspend(struct acdc_ctx *ctx, struct acdc_flow *f)
     uint32_t random = hash(ctx, f, ctx->now_ms) >> 16;
     uint32_t ms = ACDC_PLB_SUSPEND_MS + (random * ACDC_PLB_SUSPEND_MS >> 16);
 
-    plb->until = (now(ctx) + ms / ACDC_SEEN_UNIT) & ACDC_PLB_UNTIL_MASK;
+    plb->until = (ctx->seen + ms / ACDC_SEEN_UNIT) & ACDC_PLB_UNTIL_MASK;
     plb->suspended = true;
     plb->congested = 0;
     ACDC_COUNT(ctx, PLB_SUSPENDED, 1);

@@ -12,15 +12,14 @@ const struct acdc_params acdc_params_default = {
 #include "acdc-params.h"
 };
 
-/* 'rcu' is the first member wherever this is used. */
 static void
 free_host_memory(struct acdc_rcu *rcu)
 {
     acdc_host_free(rcu);
 }
 
-static void
-defer_free(struct acdc_rcu *rcu)
+void
+acdc_defer_free(struct acdc_rcu *rcu)
 {
     rcu->free = free_host_memory;
     acdc_host_defer(rcu);
@@ -122,7 +121,7 @@ acdc_destroy(struct acdc *a)
         acdc_tenant_del(a, a->tenants->name);
     }
     if (a->table) {
-        defer_free(&a->table->rcu);
+        acdc_defer_free(&a->table->rcu);
     }
     unref(a, NULL);
 }
@@ -224,7 +223,7 @@ acdc_tenant_set(struct acdc *a, const struct acdc_tenant_config *tc)
     if (t) {
         old = t->policy;
         acdc_ptr_store(&t->policy, policy);
-        defer_free(&old->rcu);
+        acdc_defer_free(&old->rcu);
         return 0;
     }
 
@@ -349,7 +348,7 @@ grow_port_dir(struct acdc *a)
     acdc_ptr_store(&a->port_dir, new);
     acdc_unlock(&a->lock);
     if (old) {
-        defer_free(&old->rcu);
+        acdc_defer_free(&old->rcu);
     }
     return true;
 }

@@ -95,6 +95,9 @@ enum { ACDC_PORTS_MAX = 1 << 14 };      /* See acdc_flow.port_key. */
 
 struct acdc_tenant *acdc_tenant_find(const struct acdc *, const char *name);
 
+/* Frees, after the host's RCU rules, what 'rcu' is the first member of. */
+void acdc_defer_free(struct acdc_rcu *);
+
 /* Index of the first rule that matches. */
 uint32_t acdc_policy_match(const struct acdc_policy *,
                            const struct acdc_flow *);

@@ -286,16 +286,16 @@ can_tell(const struct acdc_flow *f)
 void
 acdc_resume_note_question(struct acdc_flow *f, const struct acdc_pkt *p)
 {
-    const uint8_t *body = acdc_pkt_tcp(p) + p->cap_ofs + ACDC_OPT_BODY_OFS;
+    uint8_t flags = acdc_pkt_capability_flags(p);
 
-    if (!(p->opt_flags & ACDC_O_CAPABILITY) || !(body[1] & ACDC_CAP_RESUME)
-        || !can_tell(f) || !acdc_pkt_maybe_intact(p)
-        || (acdc_wscale_is_finer(f) && !(body[1] & ACDC_CAP_SCALES))) {
+    if (!(flags & ACDC_CAP_RESUME) || !can_tell(f) || !acdc_pkt_maybe_intact(p)
+        || (acdc_wscale_is_finer(f) && !(flags & ACDC_CAP_SCALES))) {
         return;
     }
     f->flags |= ACDC_F_TODO;
     acdc_flow_in(f)->asked = true;
-    acdc_flow_in(f)->silent = acdc_get16(body + 2);
+    acdc_flow_in(f)->silent = acdc_get16(acdc_pkt_tcp(p) + p->cap_ofs
+                                         + ACDC_OPT_BODY_OFS + 2);
 }
 
 static void

@@ -42,12 +42,6 @@ buckets_for(uint32_t max_flows)
     return n;
 }
 
-static void
-free_host_memory(struct acdc_rcu *rcu)
-{
-    acdc_host_free(rcu);
-}
-
 /* The flow's memory begins with 'next', not with 'rcu'. */
 static void
 free_flow(struct acdc_rcu *rcu)
@@ -140,8 +134,7 @@ acdc_table_ensure(struct acdc *a)
         acdc_lock(&a->lock);
         acdc_ptr_store(&new->old, NULL);
         acdc_unlock(&a->lock);
-        old->rcu.free = free_host_memory;
-        acdc_host_defer(&old->rcu);
+        acdc_defer_free(&old->rcu);
     }
     return 0;
 }

@@ -161,7 +161,6 @@ enum acdc_wire_sizes {
     ACDC_IP6_LABEL_MASK = 0xfffff,      /* Flow label, of the first word. */
     ACDC_TCP_HLEN = 20,
     ACDC_TCP_HLEN_MAX = 60,
-    ACDC_TCP_OPTS_MAX = ACDC_TCP_HLEN_MAX - ACDC_TCP_HLEN,
     ACDC_WSCALE_MAX = 14,           /* RFC 7323 section 2.3 */
     ACDC_MSS_DEFAULT4 = 536,        /* RFC 9293 section 3.7.1 */
     ACDC_MSS_DEFAULT6 = 1220,
