@@ -13,12 +13,12 @@ blocks_add(struct blocks *x, struct block b)
     for (i = 0; i < x->n; i++) {
         struct block o = x->blocks[i];
 
-        if (is_after(o.from, b.to) || is_after(b.from, o.to)) {
+        if (seq_after(o.from, b.to) || seq_after(b.from, o.to)) {
             x->blocks[n++] = o;
         } else {
             had += o.to - o.from;
-            b.from = is_after(b.from, o.from) ? o.from : b.from;
-            b.to = is_after(o.to, b.to) ? o.to : b.to;
+            b.from = seq_after(b.from, o.from) ? o.from : b.from;
+            b.to = seq_after(o.to, b.to) ? o.to : b.to;
         }
     }
     x->n = n;
@@ -54,7 +54,7 @@ blocks_reach(const struct blocks *x, uint32_t seq)
     unsigned int i;
 
     for (i = 0; i < x->n; i++) {
-        if (!is_after(x->blocks[i].from, seq) && is_after(x->blocks[i].to, seq)) {
+        if (!seq_after(x->blocks[i].from, seq) && seq_after(x->blocks[i].to, seq)) {
             return x->blocks[i].to;
         }
     }

@@ -44,10 +44,4 @@ bool queue_add(struct queue *, struct waiting);
 bool queue_take(struct queue *, uint64_t now, struct waiting *);
 void queue_clear(struct queue *);
 
-static inline bool
-is_after(uint32_t a, uint32_t b)
-{
-    return (int32_t) (a - b) > 0;
-}
-
 #endif /* escape.h */

@@ -19,7 +19,6 @@
 static struct {
     pthread_mutex_t mutex;
     struct acdc_rcu *deferred;
-    unsigned int n_deferred;
 } host = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 
 static struct {
@@ -60,19 +59,7 @@ acdc_host_defer(struct acdc_rcu *r)
     pthread_mutex_lock(&host.mutex);
     r->next = host.deferred;
     host.deferred = r;
-    host.n_deferred++;
     pthread_mutex_unlock(&host.mutex);
-}
-
-unsigned int
-host_deferred(void)
-{
-    unsigned int n;
-
-    pthread_mutex_lock(&host.mutex);
-    n = host.n_deferred;
-    pthread_mutex_unlock(&host.mutex);
-    return n;
 }
 
 void
@@ -83,7 +70,6 @@ host_quiesce(void)
     pthread_mutex_lock(&host.mutex);
     r = host.deferred;
     host.deferred = NULL;
-    host.n_deferred = 0;
     pthread_mutex_unlock(&host.mutex);
     for (; r; r = next) {
         next = r->next;

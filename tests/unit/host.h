@@ -122,8 +122,6 @@ extern uint64_t host_clock_offset;
 
 /* Runs what acdc_host_defer() was given.  No thread in the engine. */
 void host_quiesce(void);
-/* How many deferred frees wait. */
-unsigned int host_deferred(void);
 
 /* From the 'n'th call from now on (1: the next), acdc_host_alloc[_flow](),
  * acdc_host_push(), acdc_host_writable(), acdc_host_inject() fail; 0: never.

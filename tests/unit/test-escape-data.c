@@ -121,15 +121,15 @@ peer_acks(struct search *x)
 static void
 peer_gets_data(struct search *x, uint32_t from, uint32_t to)
 {
-    if (is_after(x->rcv_nxt, from)) {
+    if (seq_after(x->rcv_nxt, from)) {
         from = x->rcv_nxt;
     }
-    if (!is_after(to, from)
-        || is_after(to, x->rcv_nxt + (0xffff << SCALE))) {
+    if (!seq_after(to, from)
+        || seq_after(to, x->rcv_nxt + (0xffff << SCALE))) {
         peer_acks(x);
         return;
     }
-    if (is_after(to, x->edge + x->beyond)) {
+    if (seq_after(to, x->edge + x->beyond)) {
         x->beyond = to - x->edge;
     }
     x->got += blocks_add(&x->blocks, (struct block) { from, to });
@@ -150,7 +150,7 @@ note_edge(struct search *x, const struct packet *p)
         if (packet_parse(p, &pkt)) {
             edge = acdc_get32(acdc_pkt_tcp(&pkt) + 8)
                    + ((uint32_t) acdc_pkt_window(&pkt) << x->scale);
-            if (is_after(edge, x->edge)) {
+            if (seq_after(edge, x->edge)) {
                 x->edge = edge;
             }
         }
@@ -193,11 +193,11 @@ peer_gets(struct search *x, const struct packet *p)
     if (!(pkt.tcp_flags & ACDC_TCP_ACK)) {
         return;
     }
-    if (is_after(acdc_get32(acdc_pkt_tcp(&pkt) + 8), g->snd_nxt)) {
+    if (seq_after(acdc_get32(acdc_pkt_tcp(&pkt) + 8), g->snd_nxt)) {
         peer_acks(x);
     } else if (pkt.payload) {
         peer_gets_data(x, pkt.seq, pkt.seq + pkt.payload);
-    } else if (is_after(x->rcv_nxt, pkt.seq)) {
+    } else if (seq_after(x->rcv_nxt, pkt.seq)) {
         peer_acks(x);
     }
 }
@@ -325,7 +325,7 @@ send_data(struct search *x, uint32_t seq, uint32_t n, enum fate fate)
 
     spec.bad_csum = fate == CORRUPT;
     send(x, &spec, fate, false);
-    if (is_after(seq + n, x->sent)) {
+    if (seq_after(seq + n, x->sent)) {
         x->sent = seq + n;
     }
 }
@@ -340,7 +340,7 @@ segment_size(struct search *x)
 static uint32_t
 has_to(const struct search *x, uint32_t seq)
 {
-    return is_after(x->rcv_nxt, seq) ? x->rcv_nxt : blocks_reach(&x->blocks, seq);
+    return seq_after(x->rcv_nxt, seq) ? x->rcv_nxt : blocks_reach(&x->blocks, seq);
 }
 
 /* All that the peer has not got, up to 'to', but what is held back. */
@@ -349,7 +349,7 @@ fill(struct search *x, uint32_t to, enum fate fate)
 {
     uint32_t seq = x->rcv_nxt + (x->hold ? MSS : 0), n = 0;
 
-    while (is_after(to, seq) && n++ < 400) {
+    while (seq_after(to, seq) && n++ < 400) {
         uint32_t next = has_to(x, seq), size;
 
         if (next != seq) {
