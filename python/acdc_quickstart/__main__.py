@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -14,15 +15,17 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from acdc_cli import ending
 
 from . import prepare
 from .prepare import say
 
+T = TypeVar("T", int, float)
 PHASES = ("plain", "acdc", "beta")
 FLOWS = 5
 
@@ -70,28 +73,20 @@ def _phases(text: str) -> list[str]:
     return [name for name in PHASES if name in names]
 
 
-def _seconds(text: str) -> float:
-    if not 4 <= (value := float(text)) < math.inf:
-        raise argparse.ArgumentTypeError(f"'{text}': want 4 or more, of which 2 are not counted")
-    return value
+def _number(kind: type[T], allowed: Callable[[T], bool], want: str) -> Callable[[str], T]:
+    def convert(text: str) -> T:
+        with contextlib.suppress(ValueError):
+            if allowed(value := kind(text)):
+                return value
+        raise argparse.ArgumentTypeError(f"'{text}': want {want}")
+
+    return convert
 
 
-def _beta(text: str) -> float:
-    if not 0 <= (value := float(text)) <= 1:
-        raise argparse.ArgumentTypeError(f"'{text}': want 0 to 1")
-    return value
-
-
-def _buffer(text: str) -> float:
-    if not 0 < (value := float(text)) <= 10_000:
-        raise argparse.ArgumentTypeError(f"'{text}': want more than 0 to 10000")
-    return value
-
-
-def _count(text: str) -> int:
-    if not 1 <= (value := int(text)) <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"'{text}': want 1 to 1000000")
-    return value
+_seconds = _number(float, lambda s: 4 <= s < math.inf, "4 or more, of which 2 are not counted")
+_beta = _number(float, lambda beta: 0 <= beta <= 1, "0 to 1")
+_buffer = _number(float, lambda ms: 0 < ms <= 10_000, "more than 0 to 10000")
+_count = _number(int, lambda n: 1 <= n <= 1_000_000, "1 to 1000000")
 
 
 def _output(text: str) -> Path:
