@@ -23,9 +23,9 @@ def env_file() -> Path:
     return Path(os.environ.get("ACDC_ENV", CHECKOUT / "build" / "env"))
 
 
-def read_env(path: Path | None = None) -> dict[str, str]:
+def read_env() -> dict[str, str]:
     """The shell assignments of build/env."""
-    path = path or env_file()
+    path = env_file()
     if not path.exists():
         raise FileNotFoundError(
             f"{path} is missing: build first (./boot.sh && ./configure && make), or set ACDC_ENV"
@@ -68,9 +68,9 @@ class Programs:
         )
 
     @classmethod
-    def from_env(cls, path: Path | None = None) -> Self:
+    def from_env(cls) -> Self:
         """What this checkout, or the one that ACDC_ENV names, has built."""
-        return cls.from_mapping(read_env(path))
+        return cls.from_mapping(read_env())
 
     @classmethod
     def installed(cls) -> Self:

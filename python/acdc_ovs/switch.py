@@ -259,12 +259,9 @@ class Ovs:
         """What ovs-appctl prints, without a process for it."""
         return unixctl(self._control, *args)
 
-    def appctl_json(self, *args: str) -> Any:  # noqa: ANN401
-        return json.loads(self.appctl(*args, "--json"))
-
     def acdc(self, command: str, *args: str) -> Any:  # noqa: ANN401
         """`ovs-appctl acdc/COMMAND ARGS --json`, decoded."""
-        return self.appctl_json(f"acdc/{command}", *args)
+        return json.loads(self.appctl(f"acdc/{command}", *args, "--json"))
 
     def ofctl(self, *args: str) -> str:
         return self._run(self.programs.ofctl, "--timeout=20", *args)

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import acdc_ovs
 from acdc_ovs.programs import CHECKOUT as ROOT
 from acdc_ovs.programs import env_file, read_env
@@ -25,14 +23,4 @@ class Programs(acdc_ovs.Programs):
             raise FileNotFoundError(
                 f"{env_file()} has no PRISTINE_OVS_VSWITCHD: run `make pristine`"
             )
-        # Whatever the build does not name is where an OVS build tree has it.
-        top = Path(env["PRISTINE_OVS_VSWITCHD"]).resolve().parents[1]
-        env.setdefault("PRISTINE_OVS_VSCTL", str(top / "utilities/ovs-vsctl"))
-        env.setdefault("PRISTINE_OVS_APPCTL", str(top / "utilities/ovs-appctl"))
-        env.setdefault("PRISTINE_OVSDB_SERVER", str(top / "ovsdb/ovsdb-server"))
-        env.setdefault("PRISTINE_OVSDB_TOOL", str(top / "ovsdb/ovsdb-tool"))
-        if "PRISTINE_OVS_SCHEMA" not in env:
-            makefile = (top / "Makefile").read_text().splitlines()
-            srcdir = next(x.split("=")[1].strip() for x in makefile if x.startswith("srcdir ="))
-            env["PRISTINE_OVS_SCHEMA"] = str(top / srcdir / "vswitchd/vswitch.ovsschema")
         return cls.from_mapping(env, "PRISTINE_")

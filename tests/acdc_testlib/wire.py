@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import struct
 import time
 from collections.abc import Sequence
@@ -185,21 +184,15 @@ class Wire:
         return tenant_counters(self.ovs, self.tenant)
 
     def flows(self, *filters: str) -> list[dict[str, Any]]:
-        return flow_list(json.loads(self.ovs.appctl("acdc/dump-flows", *filters, "--json")))
+        return self.ovs.acdc("dump-flows", *filters)
 
     def flush(self) -> None:
         self.ovs.appctl("acdc/flush")
 
 
 def tenant_counters(ovs: Ovs, tenant: str) -> dict[str, int]:
-    reply = json.loads(ovs.appctl("acdc/show", tenant, "--json"))
-    tenants = reply["tenants"] if isinstance(reply, dict) else reply
-    (row,) = [t for t in tenants if t["name"] == tenant]
-    return {k: int(v) for k, v in row["counters"].items()}
-
-
-def flow_list(reply: Any) -> list[dict[str, Any]]:
-    return list(reply["flows"] if isinstance(reply, dict) else reply)
+    (row,) = ovs.acdc("show", tenant)["tenants"]
+    return row["counters"]
 
 
 def _segments(frames: Sequence[bytes], bad_checksum: bool) -> list[Segment]:

@@ -128,7 +128,7 @@ def turn(variant: str, guests: list[Guest], tso: bool, seconds: float) -> dict[s
             "packets": packets,
         }
         if variant == "bound":
-            (tenant,) = ovs.appctl_json("acdc/stats")["tenants"]
+            (tenant,) = ovs.acdc("stats")["tenants"]
             result["acdc"] = {k: v for k, v in tenant["counters"].items() if v}
         return result
 

@@ -309,7 +309,7 @@ class Switch:
             raise RuntimeError(f"{self.variant}: {self.report.strays} frames that nobody sent")
         if self.variant != "bound":
             return {}
-        (tenant,) = self.ovs.appctl_json("acdc/show")["tenants"]
+        (tenant,) = self.ovs.acdc("show")["tenants"]
         check(self.case.flows, tenant)
         return {name: value for name, value in tenant["counters"].items() if value}
 

@@ -211,7 +211,7 @@ def test_in_vswitchd(ovs: Ovs) -> None:
         ovs.vsctl("set", "open_vswitch", ".", "external_ids:wait=yes")
         line = re.search("^tenant blue: (.*)$", ovs.appctl("acdc/show"), re.M)
         assert line
-        return ovs.appctl_json("acdc/show", "blue")["tenants"][0]["params"], line[1]
+        return ovs.acdc("show", "blue")["tenants"][0]["params"], line[1]
 
     ovs.set_tenant("blue")
     params, text = shown()

@@ -166,7 +166,7 @@ class Arm:
         slab = re.search(r"SUnreclaim: *(\d+)", meminfo)
         rss = re.search(r"VmRSS:\s*(\d+)", status)
         assert slab and rss
-        (datapath,) = self.ovs.appctl_json("acdc/stats")["datapaths"]
+        (datapath,) = self.ovs.acdc("stats")["datapaths"]
         return {
             "flows": datapath["n_flows"],
             "table_bytes": datapath["table_bytes"],
@@ -311,7 +311,7 @@ class Arm:
             "damage": self.damage,
         }
         if self.acdc:
-            stats = result["stats"] = self.ovs.appctl_json("acdc/stats")
+            stats = result["stats"] = self.ovs.acdc("stats")
             counters = [tenant["counters"] for tenant in stats["tenants"]]
             result["resumed"] = sum(counter["flows_resumed"] for counter in counters)
             many = self.config.get("forget") and self.config["count"] >= 1000

@@ -66,7 +66,7 @@ def test_no_packet_waits_for_memory() -> None:
         frames = [Conn(wire).guest_syn() for _ in range(n)]
         for i in range(0, len(frames), 64):
             wire.egress_raw(*frames[i : i + 64])
-        assert ovs.appctl_json("acdc/stats")["datapaths"][0]["n_flows"] == len(frames) + 1
+        assert ovs.acdc("stats")["datapaths"][0]["n_flows"] == len(frames) + 1
         assert memory(ovs) - ready < n * FLOW // 2
         # The one before is as it was.
         (ack,) = conn.peer_ack(0)

@@ -72,11 +72,11 @@ class Switch:
         return str(self.get("acdc", tenant, "status").get("error", ""))
 
     def show(self, tenant: str) -> dict[str, Any]:
-        (row,) = self.ovs.appctl_json("acdc/show", tenant)["tenants"]
+        (row,) = self.ovs.acdc("show", tenant)["tenants"]
         return row
 
     def problems(self, *argv: str) -> list[str]:
-        reply = self.ovs.appctl_json("acdc/show", *argv)["problems"]
+        reply = self.ovs.acdc("show", *argv)["problems"]
         text = self.ovs.appctl("acdc/show", *argv)
         assert re.findall("^problem: (.*)$", text, re.M) == reply
         return list(reply)
@@ -88,7 +88,7 @@ class Switch:
         return sorted(port["name"] for port in self.show(tenant)["ports"])
 
     def flows(self, *filters: str) -> list[dict[str, Any]]:
-        return self.ovs.appctl_json("acdc/dump-flows", *filters)
+        return self.ovs.acdc("dump-flows", *filters)
 
     def configuration(self) -> tuple[Any, ...]:
         """All that must not change when something is refused."""
@@ -96,7 +96,7 @@ class Switch:
             {k: v for k, v in row.items() if k not in ("statistics", "status")}
             for row in self.rows()
         ]
-        return rows, self.ovs.appctl_json("acdc/show")["tenants"]
+        return rows, self.ovs.acdc("show")["tenants"]
 
     # Packets.
 

@@ -44,7 +44,7 @@ def test_show(busy: Switch) -> None:
     assert (row["n_flows"], row["n_capable"], row["alpha_mean"]) == (2, 2, 15 / 16)
     assert row["counters"]["flows_created"] == 2
     assert [port["name"] for port in row["ports"]] == ["vnet0"]
-    reply = busy.ovs.appctl_json("acdc/show")
+    reply = busy.ovs.acdc("show")
     assert [tenant["name"] for tenant in reply["tenants"]] == ["blue", "red"]
     assert [dp["n_flows"] for dp in reply["datapaths"]] == [4]
 
@@ -107,7 +107,7 @@ def test_stats(busy: Switch) -> None:
     assert "flows: 4 of at most 1048576 (0 half open, 0 closed)" in text
     assert re.search("flows_created +2 +connections tracked from their SYN", text)
     assert "timeouts" not in text
-    reply = busy.ovs.appctl_json("acdc/stats", "red")
+    reply = busy.ovs.acdc("stats", "red")
     (tenant,) = reply["tenants"]
     assert (tenant["name"], tenant["counters"]["flows_created"]) == ("red", 2)
     (dp,) = reply["datapaths"]
@@ -118,8 +118,8 @@ def test_stats(busy: Switch) -> None:
 def test_flush(busy: Switch) -> None:
     assert busy.ovs.appctl("acdc/flush", "tenant=blue").strip() == "flushed 2 flows"
     assert {flow["tenant"] for flow in busy.flows()} == {"red"}
-    assert busy.ovs.appctl_json("acdc/flush", "port=vnet0") == {"flushed": 0}
-    assert busy.ovs.appctl_json("acdc/flush", "tenant=red", "port=vnet1") == {"flushed": 2}
+    assert busy.ovs.acdc("flush", "port=vnet0") == {"flushed": 0}
+    assert busy.ovs.acdc("flush", "tenant=red", "port=vnet1") == {"flushed": 2}
     busy.connect(2000, 80)
     assert busy.ovs.appctl("acdc/flush").strip() == "flushed 2 flows"
     assert busy.flows() == []
@@ -178,7 +178,7 @@ def test_more_flows_than_fit(switch: Switch) -> None:
         assert f"more than {most} flows match; narrow it down" in error
     assert len(switch.flows("limit=2000")) == 2000
     assert len(switch.ovs.appctl("acdc/dump-flows", "limit=50001").splitlines()) == most + 1
-    assert int(switch.ovs.appctl_json("acdc/flush")["flushed"]) > most
+    assert int(switch.ovs.acdc("flush")["flushed"]) > most
 
 
 def test_no_tenants(switch: Switch) -> None:

@@ -114,7 +114,7 @@ def test_name_of_too_many_bytes(switch: Switch) -> None:
         "the status", lambda: switch.get("interface", "vnet0", "status").get("acdc_error")
     )
     assert "name is longer than 63 bytes" in str(status)
-    assert switch.ovs.appctl_json("acdc/show")["tenants"] == []
+    assert switch.ovs.acdc("show")["tenants"] == []
     problems = switch.problems()
     assert len(problems) == 2
     assert all("name is longer than 63 bytes" in problem for problem in problems)
@@ -440,7 +440,7 @@ def test_bridge_that_comes_and_goes(switch: Switch) -> None:
     assert ovs.appctl("acdc/show").startswith("no datapath: there is no bridge")
     assert ovs.appctl("acdc/stats").startswith("no datapath")
     nothing: dict[str, list[str]] = {"datapaths": [], "tenants": [], "problems": []}
-    assert ovs.appctl_json("acdc/show") == nothing
+    assert ovs.acdc("show") == nothing
     ovs.vsctl(*add)
     assert switch.ports("blue") == ["vnet0"]
     assert switch.params("blue")["beta"] == 0.5
@@ -513,7 +513,7 @@ def test_nothing_is_sent_when_nothing_changed(switch: Switch) -> None:
 
 def test_global_settings(switch: Switch) -> None:
     def datapath() -> tuple[int, int, int, bool]:
-        (dp,) = switch.ovs.appctl_json("acdc/show")["datapaths"]
+        (dp,) = switch.ovs.acdc("show")["datapaths"]
         return dp["max_flows"], dp["idle_timeout"], dp["exid"], dp["clock_synced"]
 
     default = (1 << 20, 7500, 0xACDC, False)
@@ -597,7 +597,7 @@ def test_restart(switch: Switch, sig: signal.Signals) -> None:
     for key in ("params", "rules"):
         assert after[key] == before[key]
     assert switch.ports("blue") == ["vnet0"]
-    (dp,) = switch.ovs.appctl_json("acdc/show")["datapaths"]
+    (dp,) = switch.ovs.acdc("show")["datapaths"]
     assert dp["max_flows"] == 1234
     wait_for(
         "the status",

@@ -39,7 +39,7 @@ def test_a_message_cuts_no_character(fresh: Switch, before: int) -> None:
     wait_for("the error", lambda: "unknown key" in fresh.error("blue"))
     ovs.bind("red", "vnet0")
     wait_for("the port", lambda: fresh.get("acdc", "red", "status").get("ports") == "vnet0")
-    assert "unknown key" in str(ovs.appctl_json("acdc/show"))
+    assert "unknown key" in str(ovs.acdc("show"))
 
 
 @pytest.mark.skipif(datapath_type() != "netdev", reason="the table is the kernel's")
@@ -63,7 +63,7 @@ def test_a_table_for_which_there_is_no_memory(fresh: Switch) -> None:
     assert fresh.get("interface", "vnet1", "status")["acdc_tenant"] == "red"
     ovs.bind(None, "vnet0")
     ovs.del_tenant("blue")
-    assert [row["name"] for row in ovs.appctl_json("acdc/show")["tenants"]] == ["red"]
+    assert [row["name"] for row in ovs.acdc("show")["tenants"]] == ["red"]
 
     resource.prlimit(pid, resource.RLIMIT_AS, limits)
     wait_for("another try", lambda: not fresh.problems(), 20)

@@ -21,7 +21,7 @@ from acdc_testlib.long_connections import LongConnections
 from acdc_testlib.netns import Netns
 from acdc_testlib.ovs import Ovs, datapath_type
 from acdc_testlib.real_time import RealTime
-from acdc_testlib.wire import flow_list, tenant_counters
+from acdc_testlib.wire import tenant_counters
 
 pytestmark = pytest.mark.skipif(datapath_type() == "system", reason="tests/lab has this")
 
@@ -53,7 +53,7 @@ def move(guest: Netns, old: Ovs, to: Ovs, tenant: bool, seconds: float) -> Stay:
     guest.announce("eth0", A)
     came = time.monotonic()
     samples = [Sample(at, n - before) for at, n in watch(to, seconds)]
-    flows = flow_list(to.acdc("dump-flows", f"port={PORT}")) if tenant else []
+    flows = to.acdc("dump-flows", f"port={PORT}") if tenant else []
     return Stay(left, came, samples, flows)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from acdc_testlib.netns import Netns, wait_for
 from acdc_testlib.ovs import Ovs
-from acdc_testlib.wire import flow_list, tenant_counters
+from acdc_testlib.wire import tenant_counters
 
 MPTCP = 262  # IPPROTO_MPTCP, which Python 3.11 has no name for.
 SIZE = 8 << 20
@@ -62,7 +62,7 @@ def test_two_subflows(guests: tuple[Ovs, Netns, Netns], timestamps: int) -> None
 
     def capable() -> dict[str, bool]:
         """Of the established subflows, seen from guest 'a'."""
-        flows = flow_list(ovs.appctl_json("acdc/dump-flows", "port=vnet0"))
+        flows = ovs.acdc("dump-flows", "port=vnet0")
         return {f["local"]: f["capable"] for f in flows if f["state"] == "established"}
 
     def receive() -> None:

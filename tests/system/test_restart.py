@@ -20,7 +20,7 @@ import pytest
 from acdc_testlib.conversations import Conversations
 from acdc_testlib.netns import Netns
 from acdc_testlib.ovs import Ovs, datapath_type
-from acdc_testlib.wire import flow_list, tenant_counters
+from acdc_testlib.wire import tenant_counters
 
 A, B = "10.0.0.1", "10.0.0.2"
 CONNECTIONS = int(os.environ.get("ACDC_RESUME_CONNECTIONS", "200"))
@@ -43,7 +43,7 @@ class TalkingNetwork(Network):
     talk: Conversations
 
     def governed(self, ovs: Ovs) -> set[int]:
-        return self.talk.governed(flow_list(ovs.acdc("dump-flows")), ovs is not self.right)
+        return self.talk.governed(ovs.acdc("dump-flows"), ovs is not self.right)
 
 
 def switch(name: str, addresses: list[str]) -> tuple[Ovs, Netns]:

@@ -19,7 +19,7 @@ from acdc_testlib.long import ALL
 from acdc_testlib.long_connections import History, LongConnections
 from acdc_testlib.ovs import Ovs, datapath_type
 from acdc_testlib.real_time import RealTime
-from acdc_testlib.wire import flow_list, tenant_counters
+from acdc_testlib.wire import tenant_counters
 
 pytestmark = pytest.mark.skipif(datapath_type() == "system", reason="the kernel keeps the state")
 
@@ -97,7 +97,7 @@ def test_restart_under_load(
         back = time.monotonic()
         samples = watch(ovs, seconds)
         histories = talk.end()
-        flows = flow_list(ovs.acdc("dump-flows"))
+        flows = ovs.acdc("dump-flows")
         governed = check_governed(flows, histories, side == "left")
         missed = late(samples, histories, since)
         print(

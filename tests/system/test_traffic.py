@@ -26,7 +26,7 @@ from acdc_testlib.traffic import (
     finish_all,
     open_connection,
 )
-from acdc_testlib.wire import flow_list, tenant_counters
+from acdc_testlib.wire import tenant_counters
 
 A4, B4, A6, B6 = "10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2"
 MB = 1 << 20
@@ -44,7 +44,7 @@ class Guests:
         return tenant_counters(self.ovs, "blue")
 
     def flows(self) -> list[dict[str, Any]]:
-        return flow_list(self.ovs.appctl_json("acdc/dump-flows"))
+        return self.ovs.acdc("dump-flows")
 
     def state(self) -> str:
         """What there is to say of traffic that stands still."""
