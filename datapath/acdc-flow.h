@@ -258,7 +258,7 @@ enum {
     ACDC_RESUMED = 1 << 1,      /* Without: taken up again, see acdc-resume.c. */
 };
 
-/* And a third one, but of IPv4 without VLANs. */
+/* The third part, which flows of IPv4 without VLANs do not have. */
 struct acdc_flow6 {
     union {
         struct {
@@ -322,7 +322,7 @@ enum acdc_doubt {
     ACDC_DOUBT_TIMER,           /* Whether the guest's timer expired for a loss. */
 };
 
-/* And what only flows need that seem to lose something, or that have parameters as few
+/* What only flows need that seem to lose something, or that have parameters as few
  * tenants have: 64 bytes, which in userspace take memory only in flows that use them. */
 struct acdc_flow_more {
     struct acdc_plb plb;
@@ -572,7 +572,7 @@ acdc_state_is_half_open(enum acdc_flow_state state)
     return state == ACDC_FLOW_SYN_SENT || state == ACDC_FLOW_SYN_RECEIVED;
 }
 
-/* And what is in their quota. */
+/* Whether it counts against the quota of these. */
 static inline bool
 acdc_state_is_unsettled(enum acdc_flow_state state)
 {

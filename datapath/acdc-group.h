@@ -73,7 +73,8 @@ acdc_group(const struct acdc_ctx *ctx, struct acdc_groups *g,
     return true;
 }
 
-/* Of a batch that was not, after acdc_table_find(). */
+/* Notes whether another thread had the first flow of a batch that is not processed in
+ * groups.  After acdc_table_find(). */
 static ACDC_ALWAYS_INLINE void
 acdc_note_sharing(const struct acdc_ctx *ctx, const struct acdc_pkt *pkts,
                   unsigned int n)

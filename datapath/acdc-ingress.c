@@ -33,7 +33,7 @@ give_to_law(struct acdc_ctx *ctx, struct acdc_flow *f,
  * here as the twins of what is done, and tests/unit/test-prediction.c holds one
  * against the other. */
 
-/* Of both kinds: what is asked of the flow. */
+/* Whether the flow is one whose packets may go the usual way. */
 static ACDC_ALWAYS_INLINE bool
 is_usual(const struct acdc_flow *f)
 {
@@ -124,7 +124,7 @@ usual_ack(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
     return true;
 }
 
-/* The same for data, where the guest has nothing in flight.  Twins: acdc_flow_hear(),
+/* usual_ack() for data, where the guest has nothing in flight.  Twins: acdc_flow_hear(),
  * undress(), note_data(). */
 static ACDC_ALWAYS_INLINE bool
 usual_data(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_flow_in *in,
@@ -181,7 +181,7 @@ ingress_locked(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p)
     return true;
 }
 
-/* After that. */
+/* A packet of which that was false, with the lock released. */
 static ACDC_NOINLINE void
 ingress_doubtful(struct acdc_ctx *ctx, struct acdc_flow *f,
                  struct acdc_pkt *p)

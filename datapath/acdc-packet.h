@@ -180,7 +180,7 @@ static inline uint32_t acdc_pkt_mtu_len(const struct acdc_pkt *p)
  * of another destination, and not all of the segment may be at hand. */
 bool acdc_pkt_maybe_intact(const struct acdc_pkt *p);
 
-/* For the next one. */
+/* acdc_pkt_make_writable(), if it is not known yet whether 'p' is. */
 bool acdc_pkt_first_write(struct acdc_pkt *p);
 
 /* Makes headers private.  To be called before any of the edits below; false

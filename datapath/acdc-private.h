@@ -138,18 +138,18 @@ int acdc_table_ensure(struct acdc *);
 /* RCU read section.  The flow in the packet's VLANs. */
 struct acdc_flow *acdc_flow_lookup(const struct acdc_ctx *,
                                    const struct acdc_pkt *);
-/* And if there is none one in others: a switch may move packets from one to another
- * (a native VLAN is such a case), so that a guest could leave its window behind by a
- * tag.  What such a packet to the guest has of ours is taken off, unread, unless
- * the connection began so.  And a RST of the guest, which may go to nobody, is of no
- * flow. */
+/* The same, and if there is none the flow in other VLANs: a switch may move packets from
+ * one VLAN to another (a native VLAN is such a case), and a guest could leave its window
+ * behind by a tag.  What such a packet to the guest has of ours is taken off, unread,
+ * unless the connection began so.  Such a RST of the guest, which may go to nobody, is
+ * of no flow. */
 struct acdc_flow *acdc_flow_find(const struct acdc_ctx *, struct acdc_pkt *);
 /* The other flow of the same key as 'p' and 'first', which acdc_flow_lookup()
  * finds, or NULL; see acdc_flow_is_live(). */
 struct acdc_flow *acdc_flow_lookup_second(const struct acdc_ctx *,
                                           const struct acdc_pkt *p,
                                           const struct acdc_flow *first);
-/* And if there is none one in other VLANs. */
+/* The same, and if there is none one in other VLANs. */
 struct acdc_flow *acdc_flow_find_second(const struct acdc_ctx *,
                                         const struct acdc_pkt *p,
                                         const struct acdc_flow *first);

@@ -156,8 +156,8 @@ acdc_table_find_first(struct acdc_pkt *p)
     }
 }
 
-/* Has no branch that depends on which it is: processors would mispredict it as
- * often.  It chooses by arithmetic, as gcc makes a branch of a question.
+/* Arithmetic chooses between the first and the second flow.  gcc would make a branch of
+ * '? :', which processors mispredict as often as it is the second.
  *
  * Where other threads have packets of the same connections it fetches the flow
  * as to be written, as its lock will be taken: else its line would come a second
@@ -187,8 +187,9 @@ acdc_table_find_second(const struct acdc_ctx *ctx, struct acdc_pkt *p,
     }
 }
 
-/* Has one: it is rare.  And data of the guest needs the other part if it is paced, or
- * follows a pause (acdc_flow_is_overdue()). */
+/* A third flow of a bucket is rare, so that processors predict this branch.  Data of the
+ * guest needs the other part of its flow if it is paced, or follows a pause
+ * (acdc_flow_is_overdue()). */
 static ACDC_ALWAYS_INLINE void
 acdc_table_find_third(const struct acdc_ctx *ctx, struct acdc_pkt *p,
                       enum acdc_dir dir)
@@ -258,8 +259,8 @@ acdc_flow_equals(const struct acdc_ctx *ctx, const struct acdc_flow *f,
                ? f->port_key == ctx->port_key : acdc_flow_equals3(ctx, f, p));
 }
 
-/* Of a lock that acdc_flow_lock() took, as acdc_unlock() is of acdc_lock(): in the
- * kernel those turn bottom halves off and on. */
+/* Releases what acdc_flow_lock() took.  acdc_unlock() is for acdc_lock() alone: in the
+ * kernel these two turn bottom halves on and off. */
 static inline void
 acdc_flow_unlock(const struct acdc_ctx *ctx, struct acdc_flow *f)
 {
