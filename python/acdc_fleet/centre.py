@@ -65,6 +65,8 @@ class Centre:
         helper = SchemaHelper(schema_json=self._schema())
         helper.register_all()
         self.idl = Idl(remote, helper, leader_only=False)
+        self._receive = self.idl._session.recv
+        self.idl._session.recv = self._watch
         try:
             self.wait(self.idl.has_ever_connected, f"{remote} does not answer")
         except TimeoutError as late:
@@ -85,6 +87,14 @@ class Centre:
 
     def close(self) -> None:
         self.idl.close()
+
+    def _watch(self) -> Any:  # noqa: ANN401
+        """What comes.  The IDL does not know that a conversion of the database ends its monitor."""
+        message = self._receive()
+        if message is not None and message.method == "monitor_canceled":
+            self.idl.force_reconnect()
+            return None  # Another message would count as activity, and undo that.
+        return message
 
     def _alone(self) -> str:
         """What is wrong if the server has lost the cluster: the IDL shows nothing of it then."""
