@@ -282,6 +282,11 @@ class Centre:
 
         def fill(transaction: Transaction) -> None:
             fleet, current = self.fleet, self.current
+            if result and any(
+                row.number == result[2] and policy_of(row) == result[1]
+                for row in self.rows("Revision")
+            ):
+                return  # It is made, and the reply was lost.
             if self.staged is not None:
                 raise Failure(
                     f"revision {self.staged.number} is being rolled out: first"

@@ -347,8 +347,9 @@ class Command:
 
         def fill(_: object) -> None:
             nonlocal deleted
-            deleted = None
-            if self.args.if_exists and name not in {row.name for row in self.centre.rows(table)}:
+            # The reply to the one that deleted it may have been lost.
+            may_be_missing = self.args.if_exists or deleted
+            if may_be_missing and name not in {row.name for row in self.centre.rows(table)}:
                 return
             self.centre.find(table, name).delete()
             deleted = name

@@ -6,9 +6,69 @@ from __future__ import annotations
 
 import subprocess
 import time
+from typing import Any
 
+import pytest
+from ovs.db.idl import Transaction
+
+from acdc_fleet import rollout
+from acdc_fleet.centre import Centre
 from acdc_testlib.fleet import CTL, Fleet
 from acdc_testlib.netns import wait_for
+
+send = Transaction.commit
+
+
+def lose_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the next transaction: the connection ends when it is done, as with a server that dies."""
+
+    def sends(transaction: Any) -> str:  # noqa: ANN401
+        monkeypatch.setattr(Transaction, "commit", send)
+        status = str(send(transaction))
+        time.sleep(0.5)
+        transaction.idl.force_reconnect()
+        return status
+
+    monkeypatch.setattr(Transaction, "commit", sends)
+
+
+def test_a_reply_is_lost(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is done is done, and no error."""
+    fleet.ctl("tenant", "set", "red", "beta=1")
+    fleet.ctl("rule", "add", "red", "1", "")
+    fleet.ctl("group", "set", "g", "role=canary", "--stage=1")
+    fleet.ctl("host", "label", "host-0", "role=canary")
+    for words in (
+        ("rule", "del", "red", "1", ""),
+        ("tenant", "del", "red"),
+        ("tenant", "set", "blue", "beta=0.25", "--staged", "--soak=0"),
+        ("group", "del", "g"),
+    ):
+        before = fleet.ctl_json("status")["current"]
+        lose_reply(monkeypatch)
+        reply = fleet.ctl_json(*words)
+        assert reply.get("exit_status", 0) == 0, reply
+        if words[0] == "group":
+            assert reply["deleted"] == "g"
+        else:
+            assert reply["revision"] == before + 1 and reply["diff"]
+        assert fleet.ctl_json("status")["current"] == reply.get("revision", before)
+
+
+def test_the_last_reply_of_a_rollout_is_lost(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet.ctl("group", "set", "g", "role=canary", "--stage=1")
+    fleet.ctl("host", "label", "host-0", "role=canary")
+    sets = rollout._set
+
+    def last(centre: Centre, number: int, **columns: object) -> None:
+        if "current" in columns:
+            lose_reply(monkeypatch)
+        sets(centre, number, **columns)
+
+    monkeypatch.setattr(rollout, "_set", last)
+    reply = fleet.ctl_json("tenant", "set", "blue", "beta=0.25", "--staged", "--soak=0")
+    assert reply["exit_status"] == 0, reply
+    assert fleet.ctl_json("status")["current"] == reply["revision"]
 
 
 def test_the_database_is_converted_in_a_rollout(fleet: Fleet) -> None:
