@@ -32,6 +32,7 @@ HISTORY = 20
 # What is not set by COLUMN=VALUE.
 NOT_SET = ("name", "rules", "bind", "bind_logical", "priority", "match", "_uuid")
 SELECTORS = "; selectors are those of acdc-fleetctl bind and unbind"
+UNKNOWN = "it is not known whether the change is made: see acdc-fleetctl log and status"
 HOST_COLUMNS = ["written", "applied", "problems", "agent"]
 
 Policy = dict[str, dict[str, Any]]
@@ -252,9 +253,10 @@ class Centre:
                     self.wait(done, "", txn=transaction)
                 except TimeoutError:
                     raise Failure(
-                        f"{self.remote} has not answered within {self.timeout:g} s, and it is not"
-                        " known whether the change is made: see acdc-fleetctl log and status"
+                        f"{self.remote} has not answered within {self.timeout:g} s, and {UNKNOWN}"
                     ) from None
+                except KeyboardInterrupt:
+                    raise KeyboardInterrupt(f": {UNKNOWN}") from None
                 status = got[0]
             if status in (Transaction.SUCCESS, Transaction.UNCHANGED):
                 return

@@ -462,8 +462,8 @@ def _run(args: argparse.Namespace) -> int:
         code, said = 1, str(error)
         if isinstance(error, ConnectionError) and args.db == DEFAULT_DB:
             said += ": is this a server of the cluster?  Another is named by --db"
-    except KeyboardInterrupt:
-        code, said = 130, "interrupted"
+    except KeyboardInterrupt as interrupt:
+        code, said = 130, f"interrupted{interrupt}"
     made = command.made if command is not None else {}
     if code == 130 and made:
         said += f": revision {made['revision']} is made"

@@ -17,6 +17,7 @@ from acdc_testlib.fleet import CTL, Fleet
 from acdc_testlib.netns import wait_for
 
 send = Transaction.commit
+wait = Centre.wait
 
 
 def lose_reply(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,6 +70,23 @@ def test_the_last_reply_of_a_rollout_is_lost(fleet: Fleet, monkeypatch: pytest.M
     reply = fleet.ctl_json("tenant", "set", "blue", "beta=0.25", "--staged", "--soak=0")
     assert reply["exit_status"] == 0, reply
     assert fleet.ctl_json("status")["current"] == reply["revision"]
+
+
+def test_ctrl_c_before_the_reply(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The revision is made, and nobody knows of it."""
+
+    def waits(centre: Centre, *words: Any, **more: Any) -> None:  # noqa: ANN401
+        if "txn" in more:
+            raise KeyboardInterrupt
+        wait(centre, *words, **more)
+
+    before = fleet.ctl_json("status")["current"]
+    monkeypatch.setattr(Centre, "wait", waits)
+    done = fleet.run_ctl("tenant", "set", "blue", "beta=0.25")
+    monkeypatch.setattr(Centre, "wait", wait)
+    wait_for("the revision", lambda: fleet.ctl_json("status")["current"] == before + 1)
+    assert done.returncode == 130
+    assert "it is not known whether the change is made" in done.stderr
 
 
 def test_the_database_is_converted_in_a_rollout(fleet: Fleet) -> None:
