@@ -465,9 +465,10 @@ def _run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt as interrupt:
         code, said = 130, f"interrupted{interrupt}"
     made = command.made if command is not None else {}
-    if code == 130 and made:
+    if code == 130 and command is not None and made:
+        under_way = args.staged and command.centre.staged is not None
         said += f": revision {made['revision']} is made"
-        said += "; rollout resume, or rollout abort" if args.staged else ", and reaches the hosts"
+        said += "; rollout resume, or rollout abort" if under_way else ", and reaches the hosts"
     if args.json:
         print(json.dumps(made | {"error": said, "exit_status": code}, indent=1, sort_keys=True))
     print(f"acdc-fleetctl: {said}", file=sys.stderr)

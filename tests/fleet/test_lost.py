@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import time
 from typing import Any
@@ -87,6 +88,24 @@ def test_ctrl_c_before_the_reply(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) 
     wait_for("the revision", lambda: fleet.ctl_json("status")["current"] == before + 1)
     assert done.returncode == 130
     assert "it is not known whether the change is made" in done.stderr
+
+
+def test_ctrl_c_after_the_stages(fleet: Fleet) -> None:
+    """The roll-out is done then."""
+    fleet.ctl("host", "label", "host-0", "role=canary")
+    fleet.ctl("group", "set", "canary", "role=canary", "--stage=1")
+    fleet.hosts[5].stop_agent()
+    before = fleet.ctl_json("status")["current"]
+    words = ["tenant", "set", "blue", "beta=0.25", "--staged", "--soak=0"]
+    child = subprocess.Popen([*CTL, f"--db={fleet.db}", *words], stderr=subprocess.PIPE, text=True)
+    wait_for("the revision", lambda: fleet.ctl_json("status")["current"] == before + 1)
+    time.sleep(0.5)
+    child.send_signal(signal.SIGINT)
+    said = child.communicate(timeout=10)[1]
+    assert child.returncode == 130
+    assert fleet.ctl_json("status")["staged"] is None
+    end = f"interrupted: revision {before + 1} is made, and reaches the hosts\n"
+    assert said == f"acdc-fleetctl: {end}"
 
 
 def test_the_database_is_converted_in_a_rollout(fleet: Fleet) -> None:
