@@ -143,7 +143,7 @@ def run(
         # Hosts of later stages keep what they have.
         _set(centre, number, stages=done + [r for r in centre.fleet.stages if r not in done])
         stage([row.name for row in rows])
-    _set(centre, number, current=centre.fleet.staged, staged=[], stages=[])
+    _set(centre, number, current=centre.fleet.staged, staged=[], stages=[], stopped=[])
     tell(f"all: {len(centre.hosts())} hosts")
     wait(centre, centre.hosts, number, "applied", timeout)
     return number, before

@@ -124,3 +124,20 @@ def test_the_database_is_converted_in_a_rollout(fleet: Fleet) -> None:
     wait_for("the canary", lambda: fleet.hosts[0].beta() == "0.25", 20)
     said = child.communicate(timeout=40)[1]
     assert (child.returncode, said) == (0, ""), said
+
+
+def test_two_roll_out_together(fleet: Fleet) -> None:
+    """Why one of them has stopped is of no interest when the other is done."""
+    fleet.ctl("host", "label", "host-0", "role=canary")
+    fleet.ctl("group", "set", "canary", "role=canary", "--stage=1")
+    host = fleet.hosts[0]
+    host.vsctl("create", "acdc", "name=red")
+    assert fleet.run_ctl("tenant", "set", "red", "--staged", "--soak=3").returncode == 3
+    words = ["rollout", "resume", "--max-problems=1", "--soak=4"]
+    other = subprocess.Popen([*CTL, f"--db={fleet.db}", *words])
+    wait_for("the other", lambda: fleet.ctl_json("status")["stopped"] is None)
+    assert fleet.run_ctl("rollout", "resume", "--soak=0").returncode == 3
+    other.wait(30)
+    status = fleet.ctl_json("status")
+    host.vsctl("destroy", "acdc", "red")
+    assert (status["staged"], status["stopped"]) == (None, None)
