@@ -162,6 +162,8 @@ class Agent:
         self.failed: tuple[int, int, str] | None = None
         self.failed_until = 0
         self.problems: list[str] = []
+        self.awaited: int | None = None
+        """Of next_cfg.  Later ones are others' changes."""
         self.waiting_since = 0
         self.report_at = 0
         self.reported: dict[str, Any] | None = None
@@ -320,6 +322,7 @@ class Agent:
         if status in (Transaction.SUCCESS, Transaction.UNCHANGED):
             log(f"revision {self.pending} is in the database")
             self.failed = None
+            self.awaited = None
         elif status != Transaction.TRY_AGAIN:
             text = self.transaction.get_error() or Transaction.status_to_string(status)
             with contextlib.suppress(ValueError, IndexError):
@@ -345,7 +348,8 @@ class Agent:
         host = self.first("Host")
         problems = list(self.problems)
         applied = written
-        if root.cur_cfg < root.next_cfg:
+        self.awaited = root.next_cfg if self.awaited is None else self.awaited
+        if root.cur_cfg < min(self.awaited, root.next_cfg):
             self.waiting_since = self.waiting_since or msec()
             if msec() < self.waiting_since + PATIENCE_MS:
                 return None

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import threading
 import time
 from typing import Any
 
@@ -14,6 +15,7 @@ from ovs.db.idl import Transaction
 
 from acdc_fleet import rollout
 from acdc_fleet.centre import Centre
+from acdc_fleet.transport import transact
 from acdc_testlib.fleet import CTL, Fleet
 from acdc_testlib.netns import wait_for
 
@@ -141,3 +143,29 @@ def test_two_roll_out_together(fleet: Fleet) -> None:
     status = fleet.ctl_json("status")
     host.vsctl("destroy", "acdc", "red")
     assert (status["staged"], status["stopped"]) == (None, None)
+
+
+def test_a_switch_that_others_change(fleet: Fleet) -> None:
+    """All the time, so that it is never done.  The revision is in force all the same."""
+    host = fleet.hosts[2]
+    host.ovs.stop_vswitchd()
+    ended = threading.Event()
+
+    def change() -> None:
+        number = int(host.get("open_vswitch", ".", "next_cfg")) + 1000
+        while not ended.wait(0.1):
+            number += 1
+            row = {"next_cfg": number, "cur_cfg": number - 1}
+            update = {"op": "update", "table": "Open_vSwitch", "where": [], "row": row}
+            transact(f"unix:{host.ovs.rundir}/db.sock", "Open_vSwitch", update)
+
+    others = threading.Thread(target=change)
+    others.start()
+    try:
+        fleet.ctl("tenant", "set", "blue", "beta=0.25", "--wait=hosts", "--timeout=15")
+        time.sleep(6)
+        assert not fleet.ctl_json("status")["problems"]
+    finally:
+        ended.set()
+        others.join()
+        host.ovs.start_vswitchd()
