@@ -167,6 +167,11 @@ def apply(ovs: Ovs, tenant: str, tuning: Tuning) -> list[str]:
         else:
             changes.append(f"{column}={value.value}")
             said.append(f"{column}: set to {value.shown}")
+    if changes and dict(rows[0]["external_ids"][1]).get("acdc-owner") == "fleet":
+        command = f"acdc-fleetctl tenant set {tenant} {' '.join(changes)}"
+        raise Failure(
+            f"{tenant} is the fleet's, whose agent puts back changes; on a server: {command}"
+        )
     if changes:
         ovs.vsctl("set", "ACDC", tenant, *changes)
     return said

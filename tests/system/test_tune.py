@@ -484,6 +484,18 @@ def test_apply(hypervisor: Hypervisor) -> None:
         assert f'no tenant "{name}"' in done.stderr
 
 
+def test_a_tenant_of_the_fleet(hypervisor: Hypervisor) -> None:
+    """The agent would put back what is set here."""
+    hypervisor.ovs.vsctl("create", "acdc", "name=red", "external_ids:acdc-owner=fleet")
+    done = hypervisor.tune(ROOT / "docs/examples/fabric.yaml", "--apply", "red")
+    assert hypervisor.ovs.vsctl("get", "acdc", "red", "initial_window") == "[]"
+    hypervisor.ovs.vsctl("destroy", "acdc", "red")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.endswith(
+        "on a server: acdc-fleetctl tenant set red initial_window=3 tail_probe=2840 on_ramp=168\n"
+    )
+
+
 def test_without_open_vswitch(tmp_path: Path) -> None:
     done = acdc_tune(ROOT / "docs/examples/fabric.yaml", "--apply", "blue", "--db",
                      f"unix:{tmp_path}/none")  # fmt: skip
