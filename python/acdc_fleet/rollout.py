@@ -90,6 +90,14 @@ def check(centre: Centre, groups: list[list[Any]]) -> None:
             raise Failure(f"group {row.name}, stage {row.stage[0]}, has no hosts: {why}")
 
 
+def _members(centre: Centre, names: list[str]) -> list[Any]:
+    """The hosts of these groups."""
+    found = [host for name in names for host in centre.hosts(name)]
+    if not found:
+        raise Failure(f"no hosts are left in {', '.join(names)}: rollout resume, or rollout abort")
+    return found
+
+
 def run(
     centre: Centre, timeout: float, soak: float, allowed: int, tell: Callable[[str], None]
 ) -> tuple[int, set[tuple[str, str]]]:
@@ -123,17 +131,16 @@ def run(
             centre.wait(lambda: False, "", 0.1)
 
     def stage(names: list[str]) -> None:
-        def hosts() -> list[Any]:
-            return [host for name in names for host in centre.hosts(name)]
-
-        tell(f"{', '.join(names)}: {len(hosts())} hosts")
-        deadline = time.monotonic() + timeout
-        while late := [host.name for host in hosts() if host.applied != number]:
-            if time.monotonic() > deadline:
-                stop(_late(late, len(hosts()), number, timeout))
-            pause()
-        end = time.monotonic() + soak
-        while time.monotonic() < end:
+        tell(f"{', '.join(names)}: {len(_members(centre, names))} hosts")
+        soaking, since = False, time.monotonic()
+        while not soaking or time.monotonic() < since + soak:
+            # Groups and labels may change meanwhile, and with them who has the revision.
+            hosts = _members(centre, names)
+            late = [host.name for host in hosts if host.applied != number]
+            if bool(late) == soaking:
+                soaking, since = not late, time.monotonic()
+            if late and time.monotonic() > since + timeout:
+                stop(_late(late, len(hosts), number, timeout))
             pause()
         look()
 

@@ -145,6 +145,21 @@ def test_two_roll_out_together(fleet: Fleet) -> None:
     assert (status["staged"], status["stopped"]) == (None, None)
 
 
+def test_a_group_that_is_gone(fleet: Fleet) -> None:
+    """Its hosts go back, so the roll-out does not go on to all of them."""
+    fleet.ctl("host", "label", "host-0", "role=canary")
+    fleet.ctl("group", "set", "canary", "role=canary", "--stage=1")
+    words = ["tenant", "set", "blue", "beta=0.25", "--staged", "--soak=3"]
+    for gone in (("group", "del", "canary"), ("host", "label", "host-0", "role=")):
+        child = subprocess.Popen([*CTL, f"--db={fleet.db}", *words])
+        wait_for("the canary", lambda: fleet.hosts[0].beta() == "0.25", 20)
+        fleet.ctl(*gone)
+        assert child.wait(20) == 1
+        assert fleet.ctl_json("status")["staged"]
+        fleet.ctl("rollout", "abort")
+        fleet.ctl("group", "set", "canary", "role=canary", "--stage=1")
+
+
 def test_a_switch_that_others_change(fleet: Fleet) -> None:
     """All the time, so that it is never done.  The revision is in force all the same."""
     host = fleet.hosts[2]
