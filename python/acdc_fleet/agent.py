@@ -33,6 +33,8 @@ VERSION = "1"
 PROBE_MS = 10000
 JITTER_MS = 1000
 BACKOFF_MS = 60000
+# After cur_cfg ovs-vswitchd writes in another transaction what it could not do.
+SETTLE_MS = 200
 # After a transaction that failed, as when the disk is full.
 RETRY_MS = 10000
 # How long ovs-vswitchd may take before it is a problem.
@@ -377,7 +379,7 @@ class Agent:
         if not self.report_at:
             jitter = _number(fleet.other_config, "ack-jitter", JITTER_MS)
             # What comes with ports that appear and go is given time to pass.
-            later = 1000 if host and host.applied == wanted["applied"] else 0
+            later = 1000 if host and host.applied == wanted["applied"] else SETTLE_MS
             if wanted == self.reported:
                 # It has not come back yet, or was changed.
                 if self.backoff and host:

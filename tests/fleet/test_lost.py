@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import threading
@@ -158,6 +159,30 @@ def test_a_group_that_is_gone(fleet: Fleet) -> None:
         assert fleet.ctl_json("status")["staged"]
         fleet.ctl("rollout", "abort")
         fleet.ctl("group", "set", "canary", "role=canary", "--stage=1")
+
+
+def test_a_problem_that_comes_after_cur_cfg(fleet: Fleet) -> None:
+    """ovs-vswitchd writes what it cannot do in a transaction of its own, the next one."""
+    host = fleet.hosts[3]
+    database = f"unix:{host.ovs.rundir}/db.sock"
+    update = {"op": "update", "where": []}
+    jitter = {"other_config": ["map", [["ack-jitter", "0"]]]}
+    fleet.client("transact", json.dumps(["ACDC_Fleet", update | {"table": "Fleet", "row": jitter}]))
+    host.ovs.stop_vswitchd()
+    words = ["tenant", "set", "blue", "beta=0.25", "--wait=hosts"]
+    child = subprocess.Popen([*CTL, f"--db={fleet.db}", *words])
+    wait_for("the revision", lambda: host.beta() == "0.25")
+    time.sleep(0.5)
+    row: dict[str, object] = {"cur_cfg": int(host.get("open_vswitch", ".", "next_cfg"))}
+    transact(database, "Open_vSwitch", update | {"table": "Open_vSwitch", "row": row})
+    time.sleep(0.02)
+    row = {"status": ["map", [["error", "of some kind"]]]}
+    transact(database, "Open_vSwitch", update | {"table": "ACDC", "row": row})
+    status = child.wait(20)
+    host.ovs.start_vswitchd()
+    jitter["other_config"] = ["map", []]
+    fleet.client("transact", json.dumps(["ACDC_Fleet", update | {"table": "Fleet", "row": jitter}]))
+    assert status == 3
 
 
 def test_a_switch_that_others_change(fleet: Fleet) -> None:
