@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -43,6 +44,10 @@ def _differs(row: Any, column: str, value: Any) -> bool:  # noqa: ANN401
     return bool(plain(getattr(row, column)) != plain(value))
 
 
+def _key(values: Mapping[str, Any]) -> str:
+    return json.dumps({name: plain(value) for name, value in values.items()}, sort_keys=True)
+
+
 class Copy:
     """One pass over the local database: what must change goes into 'transaction'."""
 
@@ -72,21 +77,22 @@ class Copy:
         """Rows for the rules of a tenant, None if they are as they should be."""
         wanted = [self._columns(rule, "ACDC_Rule", RULE_LOCAL) for rule in there.rules]
         has = list(here.rules) if here is not None else []
-        left = list(has)
+        names = list(wanted[0]) if wanted else []
+        left: dict[str, list[Any]] = {}
+        for row in has:
+            left.setdefault(_key({n: getattr(row, n) for n in names}), []).append(row)
         rows = []
         for values in wanted:
-            same = next(
-                (r for r in left if not any(_differs(r, n, v) for n, v in values.items())), None
-            )
-            if same is not None:
-                left.remove(same)
-            else:
-                same = self.transaction.insert(self.tables["ACDC_Rule"])
-                self._set(same, values, new=True)
-                if not any(values.values()):  # The IDL inserts no row of which nothing was set.
-                    same.priority = 0
-            rows.append(same)
-        return None if len(rows) == len(has) and not left else rows
+            if same := left.get(_key(values)):
+                rows.append(same.pop())
+                continue
+            row = self.transaction.insert(self.tables["ACDC_Rule"])
+            self._set(row, values, new=True)
+            if not any(values.values()):  # The IDL inserts no row of which nothing was set.
+                row.priority = 0
+            rows.append(row)
+        unchanged = len(rows) == len(has) and not any(left.values())
+        return None if unchanged else rows
 
     def _tenant(self, there: Any, here: Any | None, ports: Ports) -> None:  # noqa: ANN401
         values = self._columns(there, "ACDC", LOCAL)

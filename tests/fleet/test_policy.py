@@ -54,6 +54,28 @@ def test_rules_and_selectors(fleet: Fleet) -> None:
     assert (row["ports"], row["rules"]) == ([], [])
 
 
+def test_many_rules(fleet: Fleet) -> None:
+    """An agent looks at all of them whenever a count of connections changes, every 5 s."""
+    host = fleet.hosts[0]
+
+    def edit(policy: Policy) -> None:
+        rules = [{"priority": i, "match": f"remote=10.0.{i}.0/24"} for i in range(256)]
+        policy["blue"]["rules"] = rules[::-1]
+
+    centre = Centre(fleet.db)
+    centre.set_policy(edit, "many")
+    centre.close()
+    fleet.ctl("tenant", "set", "blue", "beta=0.25", "--wait=hosts")
+    assert host.get("acdc", "blue", "rules").count(",") == 255
+    time.sleep(2)
+    assert host.agent is not None
+    before = processor_seconds(host.agent.pid)
+    for i in range(5):
+        host.vsctl("set", "acdc", "blue", f"external_ids:x={i}")
+        time.sleep(1)
+    assert processor_seconds(host.agent.pid) - before < 1
+
+
 def test_never_half(fleet: Fleet) -> None:
     """Two columns that belong together are always of one revision."""
     host = fleet.hosts[1]
