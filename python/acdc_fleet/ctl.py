@@ -57,13 +57,14 @@ class Command:
         elif args.staged:
             names = [" ".join(row.name for row in groups) for groups in stages]
             summary += f", in stages: {', '.join([*names, 'all'])}"
-        self.tell("\n".join([*lines, summary]))
         data = {"revision": number, "dry_run": args.dry_run, "diff": lines, "hosts": len(hosts)}
         data |= output.changes(before, after)
         status = 0
         new: Problems = {}
-        if not args.dry_run and (before != after or not args.staged):
-            self.made = data
+        follows = not args.dry_run and (before != after or not args.staged)
+        self.made = data if follows else {}
+        self.tell("\n".join([*lines, summary]))
+        if follows:
             status, new = self.follow(number)
         if args.json:
             self.show(data | {"exit_status": status, "problems": new}, "")

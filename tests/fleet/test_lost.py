@@ -16,6 +16,7 @@ from ovs.db.idl import Transaction
 
 from acdc_fleet import rollout
 from acdc_fleet.centre import Centre
+from acdc_fleet.ctl import Command
 from acdc_fleet.transport import transact
 from acdc_testlib.fleet import CTL, Fleet
 from acdc_testlib.netns import wait_for
@@ -91,6 +92,20 @@ def test_ctrl_c_before_the_reply(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) 
     wait_for("the revision", lambda: fleet.ctl_json("status")["current"] == before + 1)
     assert done.returncode == 130
     assert "it is not known whether the change is made" in done.stderr
+
+
+def test_ctrl_c_while_it_prints(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To a pager, for instance."""
+    tell = Command.tell
+
+    def tells(command: Command, text: str) -> None:
+        monkeypatch.setattr(Command, "tell", tell)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Command, "tell", tells)
+    said = fleet.run_ctl("tenant", "set", "blue", "beta=0.25").stderr
+    number = fleet.ctl_json("status")["current"]
+    assert f"interrupted: revision {number} is made, and reaches the hosts" in said
 
 
 def test_ctrl_c_after_the_stages(fleet: Fleet) -> None:
