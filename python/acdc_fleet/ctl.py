@@ -230,6 +230,7 @@ class Command:
 
     def rollback(self) -> int:
         number = self.args.revision
+        latest = getattr(self.centre.current, "number", 0)
         if number is None:
             before = self.before()
             if before is None:
@@ -238,6 +239,9 @@ class Command:
         old = policy_of(self.centre.revision(number))
 
         def edit(policy: Policy) -> None:
+            current = getattr(self.centre.current, "number", 0)
+            if self.args.revision is None and current != latest:
+                raise Failure(f"revision {current} was made meanwhile; try again")
             policy.clear()
             policy.update(old)
 

@@ -108,6 +108,24 @@ def test_ctrl_c_while_it_prints(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -
     assert f"interrupted: revision {number} is made, and reaches the hosts" in said
 
 
+def test_another_changes_what_is_rolled_back(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After it was read, and before it is written."""
+
+    def sends(transaction: Any) -> str:  # noqa: ANN401
+        monkeypatch.setattr(Transaction, "commit", send)
+        fleet.ctl("tenant", "set", "red", "beta=1")
+        return str(send(transaction))
+
+    fleet.ctl("tenant", "set", "blue", "beta=0.25")
+    monkeypatch.setattr(Transaction, "commit", sends)
+    done = fleet.run_ctl("rollback")
+    assert fleet.ctl_json("tenant", "list").keys() == {"blue", "red"}
+    assert done.returncode == 1 and "was made meanwhile" in done.stderr
+    number = str(fleet.ctl_json("log")[1]["revision"])
+    monkeypatch.setattr(Transaction, "commit", sends)
+    fleet.ctl("rollback", number)
+
+
 def test_ctrl_c_after_the_stages(fleet: Fleet) -> None:
     """The roll-out is done then."""
     fleet.ctl("host", "label", "host-0", "role=canary")
