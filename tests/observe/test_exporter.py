@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -261,6 +262,28 @@ def test_one_daemon_of_several(path: Path, tmp_path: File) -> None:
         done = once("--target", tmp_path / "silent.ctl", "--timeout", "0.3", check=False)
     assert done.returncode == 1 and samples(done.stdout)["ovs_acdc_up"] == 0
     assert "no answer within 0.3 s" in done.stderr
+
+
+def test_a_daemon_of_another_version(tmp_path: File) -> None:
+    """Which does not know all that is asked of it: the alarm is that of one that does not answer."""
+    reply = {"datapaths": [{"datapath": "netdev"}], "problems": [], "tenants": []}
+    with socket.socket(socket.AF_UNIX) as daemon:
+        daemon.bind(str(tmp_path / "other.ctl"))
+        daemon.listen()
+
+        def answer() -> None:
+            with daemon.accept()[0] as peer:
+                request = json.loads(peer.recv(4096))
+                result = {"id": request["id"], "error": None, "result": json.dumps(reply)}
+                peer.sendall(json.dumps(result).encode())
+                peer.recv(1)
+
+        threading.Thread(target=answer, daemon=True).start()
+        done = once("--target", tmp_path / "other.ctl", check=False)
+    assert done.returncode == 1
+    assert samples(done.stdout).keys() == {"ovs_acdc_up", "ovs_acdc_scrape_seconds"}
+    assert samples(done.stdout)["ovs_acdc_up"] == 0
+    assert "acdc/show does not have 'n_flows'" in done.stderr
 
 
 # Rules and dashboard.
