@@ -355,8 +355,8 @@ class Agent:
             self.waiting_since = self.waiting_since or msec()
             if msec() < self.waiting_since + PATIENCE_MS:
                 return None
-            # An earlier one is.
-            applied = min(host.applied, written) if host else 0
+            # Another one is.
+            applied = host.applied if host else 0
             problems.append("ovs-vswitchd has not taken the revision in the database")
         else:
             self.waiting_since = 0

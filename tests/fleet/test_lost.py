@@ -162,6 +162,26 @@ def test_the_database_is_converted_in_a_rollout(fleet: Fleet) -> None:
     assert (child.returncode, said) == (0, ""), said
 
 
+def test_an_abort_that_a_switch_does_not_take(fleet: Fleet) -> None:
+    """What was aborted is in force there."""
+    host = fleet.hosts[0]
+    fleet.ctl("host", "label", "host-0", "role=canary")
+    fleet.ctl("group", "set", "canary", "role=canary", "--stage=1")
+    fleet.hosts[1].stop_agent()
+    words = ("--staged", "--soak=0", "--timeout=3")
+    fleet.ctl("host", "label", "host-1", "role=second")
+    fleet.ctl("group", "set", "second", "role=second", "--stage=2")
+    assert fleet.run_ctl("tenant", "set", "blue", "beta=0.25", *words).returncode == 3
+    fleet.hosts[1].start_agent()
+    host.ovs.stop_vswitchd()
+    fleet.ctl("rollout", "abort")
+    said = {"host-0": ["ovs-vswitchd has not taken the revision in the database"]}
+    wait_for("the problem", lambda: fleet.ctl_json("status")["problems"] == said, 20)
+    behind = fleet.ctl_json("status")["behind"]
+    host.ovs.start_vswitchd()
+    assert behind == ["host-0"]
+
+
 def test_two_roll_out_together(fleet: Fleet) -> None:
     """Why one of them has stopped is of no interest when the other is done."""
     fleet.ctl("host", "label", "host-0", "role=canary")
