@@ -155,13 +155,14 @@ def queue_lines(device: str, queue: Queue) -> list[str]:
     elif queue.loss:
         leaf += f" netem limit 100000 loss {queue.loss:g}%"
     elif queue.k:
-        # A step at K.  The shortest average that tc accepts: half of it is
-        # the present.  The bandwidth, by which it ages while the queue is
-        # empty, is 32 bits of bytes a second in tc.
+        # A step at K.  The shortest average that tc accepts, of K in whole packets:
+        # half of it is the present.  The bandwidth, by which it ages while the queue
+        # is empty, is 32 bits of bytes a second in tc.
         bandwidth = min(queue.rate, 8 * 0xFFFFFFFF)
+        burst = max(round(queue.k / queue.frame), 1)
         leaf += (
-            f" red limit {queue.limit} min {queue.k} max {queue.k + 1} avpkt {queue.frame}"
-            f" burst {math.ceil(queue.k / queue.frame)} bandwidth {bandwidth}bit"
+            f" red limit {queue.limit} min {queue.k} max {queue.k + 1}"
+            f" avpkt {math.ceil(queue.k / burst)} burst {burst} bandwidth {bandwidth}bit"
             f" probability 1 ecn{'' if queue.drop_not_ect else ' nodrop'}"
         )
     else:

@@ -129,6 +129,13 @@ def test_forms_of_packets(lab: Any, more: str) -> None:
     assert acdc["rtt_us"]["p50"] <= 1.3 * native["rtt_us"]["p50"]
 
 
+def test_a_threshold_of_less_than_a_packet(lab: Any) -> None:
+    """Each packet that waits is marked."""
+    line = "dumbbell --stack dctcp --plain --flows 2 --seconds 0.3 --mtu 9000"
+    half, three = (lab(f"{line} --mark {mark}")["rtt_us"]["p50"] for mark in (4542, 27042))
+    assert half < three
+
+
 @pytest.mark.parametrize("tunnel", ["vxlan", "geneve"])
 def test_tunnels(lab: Any, tunnel: str) -> None:
     """Two hypervisors; the switch between them marks the outer header."""
