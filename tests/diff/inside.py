@@ -105,8 +105,10 @@ class Arm:
                 tc = [line for k in (0, 1) for line in troubles[k].netem(f"r{k}")]
                 network.batch(pair.router, ["tc"], tc)
             self._routes(pair, draw)
-            # SYNs cross for certain only where no time passes between two connect().
-            lines.append(pair.line("fo6" if pair.relay else "fso6") + "\n")
+            # SYNs cross for certain only where no time passes between two connect().  A bit
+            # of an IPv6 option may have its receiver answer with ICMP, which ends a connection.
+            flags = "f6" + ("" if pair.relay else "s") + ("o" if pair in self.intact else "")
+            lines.append(pair.line(flags) + "\n")
         return "".join(lines)
 
     def _routes(self, pair: network.Pair, draw: random.Random) -> None:
