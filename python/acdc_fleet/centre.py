@@ -351,15 +351,19 @@ class Centre:
 
     def init(self, connections: list[str], relays: list[str], gone: list[str]) -> None:
         """The rows that a new database needs.  In one that has them, only changes listeners."""
+        removed: set[str] = set()
 
         def fill(transaction: Transaction) -> None:
             fleet = next(iter(self.rows("Fleet")), None) or self._first(transaction)
             there = {row.target: row for row in self.rows("Connection")}
             for address in gone:
                 if address not in there:
+                    if address in removed:
+                        continue  # The reply was lost.
                     known = ", ".join(sorted(there)) or "none"
                     raise Failure(f"there is no listener {address}; there are: {known}")
                 row = there.pop(address)
+                removed.add(address)
                 for column in ("connections", "relays"):
                     fleet.verify(column)
                     setattr(fleet, column, [r for r in getattr(fleet, column) if r != row])

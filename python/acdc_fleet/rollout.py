@@ -61,8 +61,11 @@ def _set(centre: Centre, number: int, **columns: object) -> None:
     """Sets columns of Fleet if that revision is still the one that is rolled out."""
 
     def fill(_: object) -> None:
-        if "current" in columns and [row.number for row in centre.fleet.current] == [number]:
-            return  # It is done, and the reply was lost.
+        fleet = centre.fleet
+        if "staged" in columns and not fleet.staged:
+            ended = [row.number for row in fleet.current] == [number]
+            if ended == ("current" in columns):
+                return  # It is done, and the reply was lost.
         fleet = _ours(centre, number)
         for name in ("current", "staged"):
             fleet.verify(name)

@@ -59,6 +59,9 @@ def test_a_reply_is_lost(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
         else:
             assert reply["revision"] == before + 1 and reply["diff"]
         assert fleet.ctl_json("status")["current"] == reply.get("revision", before)
+    fleet.ctl("init", "--listen=pssl:6660")
+    lose_reply(monkeypatch)
+    assert fleet.ctl_json("init", "--remove=pssl:6660")["listen"] == ["pssl:6651"]
 
 
 def test_the_last_reply_of_a_rollout_is_lost(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,6 +183,18 @@ def test_an_abort_that_a_switch_does_not_take(fleet: Fleet) -> None:
     behind = fleet.ctl_json("status")["behind"]
     host.ovs.start_vswitchd()
     assert behind == ["host-0"]
+
+
+def test_the_reply_to_an_abort_is_lost(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet.ctl("group", "set", "g", "role=canary", "--stage=1")
+    fleet.ctl("host", "label", "host-0", "role=canary")
+    fleet.hosts[0].stop_agent()
+    words = ("tenant", "set", "blue", "beta=0.25", "--staged", "--timeout=1")
+    assert fleet.run_ctl(*words).returncode == 3
+    staged = fleet.ctl_json("status")["staged"]
+    lose_reply(monkeypatch)
+    assert fleet.ctl_json("rollout", "abort")["aborted"] == staged
+    assert fleet.ctl_json("status")["staged"] is None
 
 
 def test_two_roll_out_together(fleet: Fleet) -> None:
