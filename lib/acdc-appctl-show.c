@@ -430,7 +430,7 @@ acdc_appctl_report(struct report *r, const char *type, struct dpif *dpif)
     struct acdc_tenant_stats *tenants;
     struct acdc_config config;
     struct acdc_stats stats;
-    struct ports ports;
+    struct ports ports = { .n = 0 };
     size_t n;
     int error;
 
@@ -449,7 +449,9 @@ acdc_appctl_report(struct report *r, const char *type, struct dpif *dpif)
     }
 
     tenants = get_tenants(dpif, r->query.tenant, &n);
-    ports = get_ports(dpif);
+    if (r->cmd == CMD_SHOW) {
+        ports = get_ports(dpif);
+    }
     for (size_t i = 0; i < n; i++) {
         report_tenant(r, type, &ports, &tenants[i]);
     }
