@@ -144,6 +144,16 @@ sim_egress(struct sim *s, int side, struct packet *p)
     return p;
 }
 
+uint64_t
+sim_leave(struct sim *s, int side, const struct tcp_spec *spec)
+{
+    struct packet *p = sim_egress(s, side, packet_make(spec));
+    uint64_t n = packet_count(p);
+
+    packet_free_list(p);
+    return n;
+}
+
 struct packet *
 sim_ingress(struct sim *s, int side, struct packet *p)
 {

@@ -66,6 +66,8 @@ struct tcp_spec sim_spec(const struct sim *, int side, uint8_t flags,
 
 /* From the guest through its engine: what goes on the wire. */
 struct packet *sim_egress(struct sim *, int side, struct packet *);
+/* The same of what 'spec' describes, freed; returns how many packets go. */
+uint64_t sim_leave(struct sim *, int side, const struct tcp_spec *spec);
 /* From the wire through the engine of 'side': what its guest gets. */
 struct packet *sim_ingress(struct sim *, int side, struct packet *);
 /* Both. */

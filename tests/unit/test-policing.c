@@ -13,7 +13,6 @@ test_far_ack(bool police, uint32_t far)
     struct acdc_params params = acdc_params_default;
     struct acdc_flow_info before, after;
     struct tcp_spec spec;
-    struct packet *p;
     struct sim s;
 
     params.police = police;
@@ -29,15 +28,11 @@ test_far_ack(bool police, uint32_t far)
     after = sim_info_of(&s, 0);
     is_u64(after.offered, before.offered, "offered after an ACK of +%#x", far);
     spec = sim_spec(&s, 0, ACDC_TCP_ACK, 1448);
-    p = sim_egress(&s, 0, packet_make(&spec));
-    is_u64(packet_count(p), 1, "the guest can go on sending");
-    packet_free_list(p);
+    is_u64(sim_leave(&s, 0, &spec), 1, "the guest can go on sending");
     is_u64(sim_info_of(&s, 0).in_flight, 1448, "and is followed");
     if (police) {
         spec.seq += 1 << 20;
-        p = sim_egress(&s, 0, packet_make(&spec));
-        is_u64(packet_count(p), 0, "and policed");
-        packet_free_list(p);
+        is_u64(sim_leave(&s, 0, &spec), 0, "and policed");
     }
     sim_done(&s);
 }
@@ -49,7 +44,6 @@ test_far_synack(void)
     static const uint32_t far[] = { 0x40000000, 0x7fffffff };
     struct acdc_params params = acdc_params_default;
     struct tcp_spec spec;
-    struct packet *p;
     unsigned int i;
     struct sim s;
 
@@ -63,13 +57,9 @@ test_far_synack(void)
         packet_free_list(sim_ack(&s, 1));
         spec = sim_spec(&s, 0, ACDC_TCP_ACK, 1448);
         spec.seq += 1 << 20;
-        p = sim_egress(&s, 0, packet_make(&spec));
-        is_u64(packet_count(p), 0, "after a SYN-ACK of +%#x: policed", far[i]);
-        packet_free_list(p);
+        is_u64(sim_leave(&s, 0, &spec), 0, "after a SYN-ACK of +%#x: policed", far[i]);
         spec.seq -= 1 << 20;
-        p = sim_egress(&s, 0, packet_make(&spec));
-        is_u64(packet_count(p), 1, "and what is allowed passes");
-        packet_free_list(p);
+        is_u64(sim_leave(&s, 0, &spec), 1, "and what is allowed passes");
     }
     sim_done(&s);
 }
@@ -92,7 +82,6 @@ test_policing(void)
 {
     struct acdc_params params = acdc_params_default;
     struct tcp_spec spec;
-    struct packet *p;
     struct sim s;
     uint32_t edge;
 
@@ -101,32 +90,22 @@ test_policing(void)
     edge = s.guest[0].snd_nxt + 14480;
     spec = sim_spec(&s, 0, ACDC_TCP_ACK, 1448);
     spec.seq = edge - 1448;
-    p = sim_egress(&s, 0, packet_make(&spec));
-    is_u64(packet_count(p), 1, "data up to the right edge passes");
-    packet_free_list(p);
+    is_u64(sim_leave(&s, 0, &spec), 1, "data up to the right edge passes");
     spec.seq = edge;
-    p = sim_egress(&s, 0, packet_make(&spec));
-    is_u64(packet_count(p), 1, "one segment of slack");
-    packet_free_list(p);
+    is_u64(sim_leave(&s, 0, &spec), 1, "one segment of slack");
     spec.seq = edge + 1;
-    p = sim_egress(&s, 0, packet_make(&spec));
-    is_u64(packet_count(p), 0, "beyond, data is dropped");
-    packet_free_list(p);
+    is_u64(sim_leave(&s, 0, &spec), 0, "beyond, data is dropped");
     is_u64(sim_counter(&s, 0, ACDC_C_POLICED_PACKETS), 1, "counted");
     is_u64(sim_counter(&s, 0, ACDC_C_POLICED_BYTES), 1448, "its bytes too");
     /* A smaller window later takes nothing back. */
     s.guest[1].window = 10;
     is_u64(sim_ack_window(&s, 1), 10, "the peer shrinks its window");
     spec.seq = edge - 1448;
-    p = sim_egress(&s, 0, packet_make(&spec));
-    is_u64(packet_count(p), 1, "what was allowed is never dropped");
-    packet_free_list(p);
+    is_u64(sim_leave(&s, 0, &spec), 1, "what was allowed is never dropped");
     params.police = false;
     sim_policy(&s, 0, &params);
     spec.seq = edge + 100000;
-    p = sim_egress(&s, 0, packet_make(&spec));
-    is_u64(packet_count(p), 1, "not policed");
-    packet_free_list(p);
+    is_u64(sim_leave(&s, 0, &spec), 1, "not policed");
     sim_done(&s);
 }
 
@@ -210,19 +189,13 @@ test_hostile_receiver(void)
         sim_connect_as(&s, &params);
         sim_data(&s, 0, 1448, false);
         spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
-        p = sim_egress(&s, 1, packet_make(&spec));
-        is_u64(packet_count(p), 1, "an ACK of what arrived");
-        packet_free_list(p);
+        is_u64(sim_leave(&s, 1, &spec), 1, "an ACK of what arrived");
         spec.ack++;
-        p = sim_egress(&s, 1, packet_make(&spec));
-        is_u64(packet_count(p), 1, "and of a FIN");
-        packet_free_list(p);
+        is_u64(sim_leave(&s, 1, &spec), 1, "and of a FIN");
         is_u64(sim_counter(&s, 1, ACDC_C_ACK_OPTIMISTIC), 0, "not counted");
         spec.ack++;
-        p = sim_egress(&s, 1, packet_make(&spec));
-        is_u64(packet_count(p), !i, "an optimistic ACK %s",
+        is_u64(sim_leave(&s, 1, &spec), !i, "an optimistic ACK %s",
                i ? "is policed" : "passes");
-        packet_free_list(p);
         is_u64(sim_counter(&s, 1, ACDC_C_ACK_OPTIMISTIC), 1, "counted");
         sim_done(&s);
     }
@@ -239,17 +212,13 @@ test_hostile_receiver(void)
         edges[1] = s.guest[1].rcv_nxt + 1449;
         spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
         opt_sack(&spec, 1, edges);
-        p = sim_egress(&s, 1, packet_make(&spec));
-        is_u64(packet_count(p), 1, "SACK of what arrived, and of a FIN");
-        packet_free_list(p);
+        is_u64(sim_leave(&s, 1, &spec), 1, "SACK of what arrived, and of a FIN");
         is_u64(sim_counter(&s, 1, ACDC_C_ACK_OPTIMISTIC), 0, "not counted");
         edges[1]++;
         spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
         opt_sack(&spec, 1, edges);
-        p = sim_egress(&s, 1, packet_make(&spec));
-        is_u64(packet_count(p), !i, "an optimistic SACK %s",
+        is_u64(sim_leave(&s, 1, &spec), !i, "an optimistic SACK %s",
                i ? "is policed" : "passes");
-        packet_free_list(p);
         is_u64(sim_counter(&s, 1, ACDC_C_ACK_OPTIMISTIC), 1, "counted");
         sim_done(&s);
     }
@@ -264,22 +233,16 @@ test_hostile_receiver(void)
     s.guest[1].rcv_nxt += 1448;
     for (i = 0; i < 2; i++) {
         spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
-        p = sim_egress(&s, 1, packet_make(&spec));
-        is_u64(packet_count(p), 1, "an ACK of fragments, time %d", i);
-        packet_free_list(p);
+        is_u64(sim_leave(&s, 1, &spec), 1, "an ACK of fragments, time %d", i);
         s.now += 100000 * SIM_MS;
     }
     is_u64(sim_counter(&s, 1, ACDC_C_ACK_OPTIMISTIC), 0, "an honest ACK");
     s.guest[1].rcv_nxt += 3000;
     spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
-    p = sim_egress(&s, 1, packet_make(&spec));
-    is_u64(packet_count(p), 0, "long after that one is optimistic");
-    packet_free_list(p);
+    is_u64(sim_leave(&s, 1, &spec), 0, "long after that one is optimistic");
     /* Also when 2^31 ms have passed. */
     s.now += 30 * 86400000ull * SIM_MS;
-    p = sim_egress(&s, 1, packet_make(&spec));
-    is_u64(packet_count(p), 0, "and a month after");
-    packet_free_list(p);
+    is_u64(sim_leave(&s, 1, &spec), 0, "and a month after");
     sim_done(&s);
     params.police = false;
 
