@@ -511,12 +511,15 @@ def test_the_law_s_parameters(tmp_path: File) -> None:
     assert windows[0] < windows[1]
 
 
-def test_another_experiment_identifier(tmp_path: File) -> None:
+@pytest.mark.parametrize("exid", [0xABCD, 0])
+def test_another_experiment_identifier(tmp_path: File, exid: int) -> None:
+    """Any that acdc-exid may be."""
     _, wrap = LINKS["ethernet"]
-    packets = [Ether(bytes(wrap(ip)).replace(b"\xac\xdc", b"\xab\xcd")) for ip in conversation()]
+    there = exid.to_bytes(2, "big")
+    packets = [Ether(bytes(wrap(ip)).replace(b"\xac\xdc", there)) for ip in conversation()]
     made = write(tmp_path / "made.pcap", packets)
     assert direction(objects(made), 80)["marked"] is None
-    check_conversation(objects("--exid=0xabcd", made))
+    check_conversation(objects(f"--exid={exid:#x}", made))
 
 
 def test_a_connection_is_over_after_a_pause(tmp_path: File) -> None:

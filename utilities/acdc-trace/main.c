@@ -122,7 +122,7 @@ number_option(struct options *o, int option)
 {
     switch (option) {
     case OPT_EXID:
-        o->exid = (uint16_t) number("exid", optarg, 1, 0xffff);
+        o->exid = (uint16_t) number("exid", optarg, 0, 0xffff);
         break;
     case OPT_BETA:
         o->params.beta = fraction("beta", optarg);
