@@ -53,7 +53,7 @@ ACDC_COUNTER(ACK_INVALID,       "ack_invalid",       "ACKs of data not sent, ign
 
 /* Pacing. */
 ACDC_COUNTER(PACED,             "paced",             "data packets of the guest given a later time to leave")
-ACDC_COUNTER(PACED_UNHELD,      "paced_unheld",      "round-trip times that show that nothing held a packet until then")
+ACDC_COUNTER(PACED_UNHELD,      "paced_unheld",      "round-trip times that show that nothing held a packet until its time to leave")
 
 /* Paths. */
 ACDC_COUNTER(REPATHS,           "repaths",           "times a connection moved to another path, after congestion or a timeout")
