@@ -401,7 +401,7 @@ TIERS = [
             None,
             ("packages",),
         ),
-        ("qemu", "the kernel module in emulated machines; only by name", 120, None, ("qemu",)),
+        ("qemu", "the kernel module in emulated machines; by name, or with --all", 120, None, ("qemu",)),
     )
 ]
 # Too long for every run.
