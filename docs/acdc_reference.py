@@ -61,6 +61,9 @@ def as_text(element: ET.Element) -> str:
     """The inline elements of vswitch.xml as reStructuredText."""
     parts = [element.text or ""]
     for child in element:
+        if child.tag == "p":
+            parts += [as_text(child), child.tail or ""]
+            continue
         inner = "".join(child.itertext())
         if child.tag == "ref":
             column, key = child.get("column"), child.get("key")
