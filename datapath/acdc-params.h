@@ -143,10 +143,10 @@ ACDC_PARAM(15, PACE, pace, BOOL, 0, 1,
  * sent once more if nothing acknowledges it: the guest then learns of a loss
  * without waiting for its own timer, of 200 ms or more.  Use the least
  * retransmission timeout that the fabric allows: the sum of the links' latencies and
- * of the times in which the switches send a full buffer.  Connections with a
- * round-trip time of more than half of it wait for two of these, and for the other
- * guest's delayed ACKs once these were seen.  Only where both ends have AC/DC.  0,
- * the default, means never. */
+ * of the times in which the switches send a full buffer.  If two round-trip times are
+ * longer, it waits for these.  A segment that is alone in flight waits 50 ms more, for
+ * the other guest's delayed ACK, until that guest is known not to delay.  Only where
+ * both ends have AC/DC.  0, the default, means never. */
 ACDC_PARAM(16, TAIL_PROBE, tail_probe, INTEGER, 0, 1000000,
            0, COLUMN, NULL, "tail probe after %s us")
 
