@@ -307,6 +307,7 @@ def test_a_database_that_does_not_run(switch: Ovs) -> None:
         ["--what"],
         *(["--timeout", n] for n in ("nan", "inf", "-1", "0")),
         *(["--vlan", "4095", "hv2"], ["--mark"], ["--bridge", "br0"]),
+        ["--via", "ssh hv2 acdc-check --peer", "--peer-rundir", "/run/other", "hv2"],
     ],
     ids=" ".join,
 )
