@@ -24,6 +24,7 @@ struct acdc_kept {
 	struct datapath *dp;
 };
 
+/* Behind OVS_CB(). */
 struct acdc_kept_cb {
 	u64 due;		/* ktime_get_ns(). */
 	u32 port_no;
@@ -31,8 +32,10 @@ struct acdc_kept_cb {
 
 static struct acdc_kept_cb *acdc_kept_cb(struct sk_buff *skb)
 {
-	BUILD_BUG_ON(sizeof(struct acdc_kept_cb) > sizeof(skb->cb));
-	return (struct acdc_kept_cb *)skb->cb;
+	BUILD_BUG_ON(sizeof(struct ovs_skb_cb) > SKB_GSO_CB_OFFSET);
+	BUILD_BUG_ON(SKB_GSO_CB_OFFSET + sizeof(struct acdc_kept_cb) >
+		     sizeof(skb->cb));
+	return (struct acdc_kept_cb *)(skb->cb + SKB_GSO_CB_OFFSET);
 }
 
 static void acdc_kept_insert(struct acdc_kept *kept, struct sk_buff *skb)

@@ -203,6 +203,10 @@ struct sk_buff *acdc_alloc_like(const struct sk_buff *like, unsigned int l3_ofs,
 	skb->mark = like->mark;
 	skb->pkt_type = like->pkt_type;
 	__vlan_hwaccel_copy_tag(skb, like);
+	/* As ovs_vport_receive() has it in this version: what 'cutlen' says has
+	 * changed in Linux 6.1.183.
+	 */
+	*OVS_CB(skb) = *OVS_CB(like);
 	return skb;
 }
 
@@ -234,10 +238,7 @@ noinline void acdc_receive(struct vport *vport, struct sk_buff *skb)
 {
 	struct sw_flow_key key;
 
-	*OVS_CB(skb) = (struct ovs_skb_cb) {
-		.input_vport = vport,
-		.cutlen = U32_MAX,
-	};
+	OVS_CB(skb)->input_vport = vport;
 	if (unlikely(ovs_flow_key_extract(NULL, skb, &key)))
 		kfree_skb(skb);
 	else
