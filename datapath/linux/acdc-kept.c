@@ -140,7 +140,6 @@ static struct sk_buff *acdc_kept_copy(const struct sk_buff *skb,
 		return NULL;
 	}
 	skb_set_transport_header(copy, p->l4_ofs);
-	skb_copy_hash(copy, skb);	/* It takes the same path. */
 	if (p->csum_partial) {
 		copy->ip_summed = CHECKSUM_PARTIAL;
 		copy->csum_start = skb_transport_header(copy) - copy->head;

@@ -38,7 +38,6 @@ struct acdc_way {
 	/* CHECKSUM_COMPLETE, before the edits: see acdc_complete(). */
 	__be32 first;
 	u8 tcp_hlen;
-	u32 path;		/* Of acdc_host_set_path(), or 0. */
 };
 
 static uint8_t *acdc_refresh(struct acdc_pkt *p, struct sk_buff *skb)
@@ -161,9 +160,6 @@ bool acdc_host_writable(struct acdc_pkt *p)
  * vSwitch it only says where to look for the mask first, see ovs_flow_tbl_lookup_stats(). */
 void acdc_host_set_path(struct acdc_pkt *p, u32 hash)
 {
-	struct acdc_way *way = p->aux;
-
-	way->path = hash;
 	__skb_set_sw_hash(p->host, hash, true);
 }
 
@@ -203,6 +199,7 @@ struct sk_buff *acdc_alloc_like(const struct sk_buff *like, unsigned int l3_ofs,
 	skb->mark = like->mark;
 	skb->pkt_type = like->pkt_type;
 	__vlan_hwaccel_copy_tag(skb, like);
+	skb_copy_hash(skb, like);	/* It takes the same path. */
 	/* As ovs_vport_receive() has it in this version: what 'cutlen' says has
 	 * changed in Linux 6.1.183.
 	 */
@@ -217,11 +214,7 @@ uint8_t *acdc_host_inject(struct acdc_pkt *like, unsigned int len)
 	if (way->fack)
 		return NULL;
 	way->fack = acdc_alloc_like(like->host, like->l3_ofs, len);
-	if (!way->fack)
-		return NULL;
-	if (way->path)
-		__skb_set_sw_hash(way->fack, way->path, true);
-	return way->fack->data;
+	return way->fack ? way->fack->data : NULL;
 }
 
 /* For the fq of the uplink (earliest departure time).  The guest's own time stays
@@ -376,7 +369,6 @@ struct sk_buff *ovs_acdc_egress(struct acdc_port *port, struct vport *vport,
 	struct acdc_way way ACDC_UNINITIALIZED;
 
 	way.fack = NULL;
-	way.path = 0;
 	skb = acdc_way_through(port, ACDC_EGRESS, vport, skb, &way);
 	if (unlikely(way.fack))
 		acdc_receive(vport, way.fack);
@@ -388,7 +380,6 @@ struct sk_buff *ovs_acdc_ingress(struct acdc_port *port, struct vport *vport,
 {
 	struct acdc_way way ACDC_UNINITIALIZED;
 
-	way.path = 0;
 	/* Nothing is injected towards a guest. */
 	return acdc_way_through(port, ACDC_INGRESS, vport, skb, &way);
 }

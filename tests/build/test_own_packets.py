@@ -44,6 +44,7 @@ static struct sk_buff *processed;
 #define skb_reset_mac_header(SKB)
 #define skb_set_network_header(SKB, N) ((void) (N))
 #define __vlan_hwaccel_copy_tag(TO, FROM) ((TO)->tag = (FROM)->tag)
+#define skb_copy_hash(TO, FROM) ((TO)->hash = (FROM)->hash)
 #define ovs_flow_key_extract(TUNNEL, SKB, KEY) ((KEY)->in_port = 0)
 #define kfree_skb(SKB) free(SKB)
 #define ovs_dp_process_packet(SKB, KEY) (processed = (SKB), (void) (KEY))
@@ -52,7 +53,7 @@ static struct sk_buff *processed;
 AFTER = r"""
 int main(void)
 {
-    static struct sk_buff like = { .priority = 3, .mark = 4, .tag = 5 };
+    static struct sk_buff like = { .priority = 3, .mark = 4, .tag = 5, .hash = 6 };
     static char before, now;
     struct sk_buff *skb;
 
@@ -60,6 +61,8 @@ int main(void)
         .input_vport = (struct vport *) (void *) &before, .cutlen = CUTLEN, .other = 7 };
     skb = acdc_alloc_like(&like, 14, 54);
     assert(skb && skb->priority == 3 && skb->mark == 4 && skb->tag == 5);
+    /* A socket's, as a container's packets have: tunnels, bonds and select groups go by it. */
+    assert(skb->hash == 6);
     /* A port of the same number in place of the first. */
     acdc_receive((struct vport *) (void *) &now, skb);
     assert(processed == skb);
@@ -78,7 +81,7 @@ def function(name: str) -> str:
     return found[0]
 
 
-def test_what_open_vswitch_keeps_is_as_it_set_it(tmp_path: Path) -> None:
+def test_they_are_like_what_they_go_with(tmp_path: Path) -> None:
     """Of 'cutlen' nothing is cut off by 0, since Linux 6.1.183 by U32_MAX.  With the other one
     userspace() asks for a byte that is not there, and sFlow misses the packet."""
     source = tmp_path / "own.c"
