@@ -323,6 +323,28 @@ def test_the_package_must_fit(
         dkms.build("6.12.1")
 
 
+def test_other_kernels_that_lose_the_module_are_named(
+    dkms: SimpleNamespace,
+    commands: Commands,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The old version goes from all kernels; the one of the next boot may have no other."""
+    names = ("6.1.0-1-amd64", "6.1.0-2-amd64")
+    there = [Path(f"/lib/modules/{name}/updates/dkms/openvswitch.ko") for name in names]
+    commands.put("dpkg-query", "")
+    commands.put("dkms", "")
+    replaced = dkms.install.__globals__
+    monkeypatch.setitem(replaced, "build", lambda _: None)
+    monkeypatch.setitem(replaced, "known", lambda: ["0.0.1", dkms.version()])
+    monkeypatch.setitem(replaced, "installed", lambda: there)
+    monkeypatch.setitem(replaced, "forget", lambda _: there.pop())
+    dkms.install(names[0])
+    said = capsys.readouterr().out
+    assert f"kernel {names[1]} had an older one" in said
+    assert f"install -k {names[1]}" in said and names[0] not in said
+
+
 @pytest.mark.parametrize("state", ["", "not-installed", "config-files"])
 def test_no_package(dkms: SimpleNamespace, commands: Commands, state: str) -> None:
     commands.put("dpkg-query", f"printf '{state}'")
