@@ -323,6 +323,23 @@ def test_the_package_must_fit(
         dkms.build("6.12.1")
 
 
+def test_what_does_not_compile_is_said_if_dkms_keeps_it(
+    dkms: SimpleNamespace, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one, which is removed again: DKMS may refuse that without a word."""
+    commands.put("dpkg-query", "")
+    commands.put("dkms", 'test "$1" != build || echo "bad exit status: 2"; exit 3')
+    replaced = dkms.build.__globals__
+    monkeypatch.setitem(replaced, "known", lambda: [dkms.version()])
+    monkeypatch.setitem(replaced, "installed", list)
+    for name in ("check", "is_built", "make_source"):
+        monkeypatch.setitem(replaced, name, lambda *_: None)
+    with pytest.raises(dkms.Failure, match="bad exit status: 2"):
+        dkms.build("6.1.0-1-amd64")
+    called = [line.split()[1] for line in commands.called() if line.startswith("dkms ")]
+    assert called == ["build", "remove"]
+
+
 def test_other_kernels_that_lose_the_module_are_named(
     dkms: SimpleNamespace,
     commands: Commands,
