@@ -225,10 +225,7 @@ acdc_host_writable(struct acdc_pkt *p OVS_UNUSED)
 void
 acdc_host_set_path(struct acdc_pkt *p, uint32_t hash)
 {
-    struct acdc_injected *injected = p->aux;
-
     dp_packet_set_rss_hash((struct dp_packet *) p->host, hash);
-    injected->moved = p->host;
 }
 
 /* Returns a packet with room for 'len' bytes from where 'like' is from, since
@@ -322,8 +319,9 @@ acdc_host_inject(struct acdc_pkt *like, unsigned int len)
     if (!b) {
         return NULL;
     }
-    if (injected->moved == like->host) {
-        dp_packet_set_rss_hash(b, dp_packet_get_rss_hash(injected->moved));
+    if (dp_packet_rss_valid(like->host)) {
+        /* It goes the same way, see acdc_host_set_path(). */
+        dp_packet_set_rss_hash(b, dp_packet_get_rss_hash(like->host));
     }
     injected->items[injected->n].packet = b;
     injected->items[injected->n].before = like->host;

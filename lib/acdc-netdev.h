@@ -96,7 +96,6 @@ struct acdc_stats acdc_netdev_stats(const struct acdc_netdev *);
 /* What acdc_host_inject() made while acdc_process() ran on one batch, in any
  * order: each packet goes immediately before packet 'before'. */
 struct acdc_injected {
-    const struct dp_packet *moved;      /* Last one of acdc_host_set_path(). */
     size_t n;
     struct {
         struct dp_packet *packet;
