@@ -359,6 +359,9 @@ static __always_inline struct sk_buff *acdc_way_through(struct acdc_port *port,
 		acdc_complete(&p, skb, way);
 	if (dir == ACDC_EGRESS && unlikely(p.keep_len))
 		acdc_keep(port, vport, skb, &p);
+	/* Before pieces of the packet, too: its number is that of the first. */
+	if (dir == ACDC_EGRESS && unlikely(way->fack))
+		acdc_receive(vport, way->fack);
 	return likely(p.verdict == ACDC_PASS) ? skb
 					      : acdc_not_passed(vport, skb, &p);
 }
@@ -369,10 +372,7 @@ struct sk_buff *ovs_acdc_egress(struct acdc_port *port, struct vport *vport,
 	struct acdc_way way ACDC_UNINITIALIZED;
 
 	way.fack = NULL;
-	skb = acdc_way_through(port, ACDC_EGRESS, vport, skb, &way);
-	if (unlikely(way.fack))
-		acdc_receive(vport, way.fack);
-	return skb;
+	return acdc_way_through(port, ACDC_EGRESS, vport, skb, &way);
 }
 
 struct sk_buff *ovs_acdc_ingress(struct acdc_port *port, struct vport *vport,
