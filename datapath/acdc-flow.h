@@ -528,6 +528,14 @@ acdc_flow_avoids_pack(const struct acdc_flow *f)
     return acdc_flow_in(f)->law.callers;
 }
 
+/* Payload of the segments that become of 'p': less than in a full one where the guest
+ * knows that its path takes less. */
+static inline uint32_t
+acdc_flow_segment(const struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    return p->gso >= ACDC_MSS_MIN && p->gso < f->mss ? p->gso : f->mss;
+}
+
 /* Whether a window below two segments is in use, which needs that. */
 static inline bool
 acdc_flow_is_small(const struct acdc_flow *f)

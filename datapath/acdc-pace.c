@@ -114,7 +114,7 @@ acdc_flow_pace(struct acdc_ctx *ctx, struct acdc_flow *f, struct acdc_pkt *p,
         /* Sent again, and the peer waits for it: it passes what is held. */
         return;
     }
-    if ((p->gso && room && cut(p, f->mss, time)) || wait) {
+    if ((p->gso && room && cut(p, acdc_flow_segment(f, p), time)) || wait) {
         /* The same for all that have the same 'next_send'. */
         from -= from % ACDC_PACE_NS;
         acdc_flow_hold(ctx, f, p, from + (uint64_t) wait * ACDC_PACE_NS);

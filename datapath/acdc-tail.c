@@ -41,10 +41,12 @@ wait_us(const struct acdc_flow *f, const struct acdc_flow_more *more,
 static uint16_t
 last_segment(const struct acdc_flow *f, const struct acdc_pkt *p)
 {
-    if (p->payload <= f->mss) {
+    uint32_t segment = acdc_flow_segment(f, p);
+
+    if (p->payload <= segment) {
         return (uint16_t) p->payload;
     }
-    return p->csum_partial ? (uint16_t) ((p->payload - 1) % f->mss + 1) : 0;
+    return p->csum_partial ? (uint16_t) ((p->payload - 1) % segment + 1) : 0;
 }
 
 /* Whether the host may keep one more. */

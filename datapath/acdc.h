@@ -199,7 +199,9 @@ struct acdc_pkt {
     uint16_t tag_type;          /* TPID of a VLAN tag that the host keeps apart
                                  * from 'data', the first one then, or 0, ... */
     uint16_t tag_tci;           /* ... and its TCI, host order. */
-    bool gso;                   /* To be segmented by TSO/GSO later. */
+    uint16_t gso;               /* To be segmented by TSO/GSO later: payload of a
+                                 * segment, or UINT16_MAX where that is not known.
+                                 * 0: it is one. */
     bool csum_partial;          /* The TCP checksum field holds the sum of the
                                  * pseudo header only, the rest is left to
                                  * offload. */
@@ -250,7 +252,8 @@ acdc_pkt_init(struct acdc_pkt *p, uint8_t *data, uint32_t len, uint32_t hlen)
     p->len = len;
     p->hlen = hlen;
     p->l3_ofs = p->ethertype = p->tag_type = p->tag_tci = 0;
-    p->gso = p->csum_partial = false;
+    p->gso = 0;
+    p->csum_partial = false;
     p->host = p->aux = NULL;
     p->verdict = ACDC_PASS;
     p->edited = false;

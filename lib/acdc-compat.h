@@ -34,10 +34,11 @@ acdc_offload_may_restore(void)
     return dpif_offload_enabled();
 }
 
-static inline bool
-acdc_packet_is_tso(const struct dp_packet *b)
+/* As acdc_pkt.gso. */
+static inline uint16_t
+acdc_packet_segment(const struct dp_packet *b)
 {
-    return dp_packet_get_tso_segsz(b) != 0;
+    return dp_packet_get_tso_segsz(b);
 }
 
 /* To be called for a piece with 'payload' bytes of a segmented packet. */
@@ -97,12 +98,6 @@ acdc_offload_may_restore(void)
 #endif
 }
 
-static inline bool
-acdc_packet_is_tso(const struct dp_packet *b)
-{
-    return dp_packet_hwol_is_tso(b);
-}
-
 static inline void
 acdc_packet_set_piece(struct dp_packet *b OVS_UNUSED,
                       uint32_t payload OVS_UNUSED)
@@ -119,6 +114,15 @@ acdc_packet_batch_is_full(const struct dp_packet_batch *batch)
 /* Version 3.2 began to tell complete checksums that the sender vouches for
  * ("good") from partial ones, and has this macro since. */
 #ifdef DP_PACKET_OL_TX_ANY_CKSUM /* since 3.2 */
+
+/* As acdc_pkt.gso. */
+static inline uint16_t
+acdc_packet_segment(const struct dp_packet *b)
+{
+    uint16_t size = dp_packet_get_tso_segsz(b);
+
+    return dp_packet_hwol_is_tso(b) ? size ? size : UINT16_MAX : 0;
+}
 
 /* Whether the TCP checksum is made when the packet leaves.  Until then its
  * field holds the sum of the pseudo header, or nothing that counts.
@@ -159,6 +163,13 @@ acdc_packet_reset_offloads(struct dp_packet *b)
 }
 
 #else
+
+/* Likewise.  The port that it leaves by segments it as that can. */
+static inline uint16_t
+acdc_packet_segment(const struct dp_packet *b)
+{
+    return dp_packet_hwol_is_tso(b) ? UINT16_MAX : 0;
+}
 
 static inline bool
 acdc_packet_csum_is_partial(const struct dp_packet *b)

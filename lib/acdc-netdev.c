@@ -248,7 +248,7 @@ acdc_netdev_show(struct acdc_pkt *p, struct dp_packet *b)
         p->l3_ofs = 0;
     }
     /* Only with userspace TSO, either. */
-    p->gso = acdc_packet_is_tso(b);
+    p->gso = acdc_packet_segment(b);
     p->csum_partial = acdc_packet_csum_is_partial(b);
     p->host = b;
 }

@@ -299,7 +299,7 @@ acdc_show(struct acdc_pkt *p, const struct vport *vport, struct sk_buff *skb)
 		p->tag_type = ntohs(skb->vlan_proto);
 		p->tag_tci = skb_vlan_tag_get(skb);
 	}
-	p->gso = skb_is_gso(skb);
+	p->gso = skb_shinfo(skb)->gso_size;
 	p->csum_partial = skb->ip_summed == CHECKSUM_PARTIAL;
 	p->host = skb;
 }

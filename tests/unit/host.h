@@ -19,7 +19,8 @@ struct packet {
     uint32_t len;
     uint32_t linear;            /* Bytes the engine may see; 0: all. */
     uint16_t l3_ofs, ethertype; /* As in struct acdc_pkt. */
-    bool gso, csum_partial;
+    uint16_t gso;               /* Likewise. */
+    bool csum_partial;
     uint64_t release;           /* From the engine: when it is to leave; 0: at
                                  * once. */
     uint16_t piece;             /* Likewise: as in struct acdc_pkt. */
@@ -55,7 +56,8 @@ struct tcp_spec {
     unsigned int opts_len;
     uint32_t payload;           /* Bytes; their values depend on 'seq'. */
     unsigned int padding;       /* Behind the IP packet. */
-    bool csum_partial, gso;
+    bool csum_partial;
+    uint16_t gso;               /* As in struct acdc_pkt. */
     bool bad_csum;
     bool no_df;
     unsigned int headroom;

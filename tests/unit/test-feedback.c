@@ -231,7 +231,7 @@ test_small(void)
 
         sim_data(&s, 0, 9, false);
         spec = sim_spec(&s, 1, ACDC_TCP_ACK, 1448);
-        spec.gso = true;
+        spec.gso = 1448;
         packet_free_list(sim_ingress(&s, 0, packet_make(&spec)));
         s.now += SIM_MS;
     }
@@ -463,7 +463,8 @@ test_fack(void)
     sim_data(&s, 0, 1448, true);
     sim_data(&s, 0, 1448, true);
     spec = sim_spec(&s, 1, ACDC_TCP_ACK, 9000);
-    spec.gso = spec.csum_partial = true;
+    spec.gso = 1448;
+    spec.csum_partial = true;
     p = sim_egress(&s, 1, packet_make(&spec));
     ok(packet_count(p) == 2 && packet_is_fack(p)
        && !packet_feedback(p->next, &ce, &total), "TSO: a FACK");

@@ -98,16 +98,24 @@ test_even(void)
     sim_done(&s);
 }
 
-/* What is to be segmented: 'n' segments in one packet. */
+/* What is to be segmented: so many bytes, 'gso' in a segment. */
 static struct packet *
-send_gso(struct sim *s, uint32_t n, bool no_df)
+send_segments(struct sim *s, uint32_t bytes, uint16_t gso, bool no_df)
 {
-    struct tcp_spec spec = sim_spec(s, 0, ACDC_TCP_ACK, n * MSS);
+    struct tcp_spec spec = sim_spec(s, 0, ACDC_TCP_ACK, bytes);
 
-    spec.gso = spec.csum_partial = true;
+    spec.gso = gso;
+    spec.csum_partial = true;
     spec.no_df = no_df;
     s->guest[0].snd_nxt += spec.payload;
     return sim_egress(s, 0, packet_make(&spec));
+}
+
+/* 'n' segments in one packet. */
+static struct packet *
+send_gso(struct sim *s, uint32_t n, bool no_df)
+{
+    return send_segments(s, n * MSS, MSS, no_df);
 }
 
 static void
@@ -136,6 +144,9 @@ test_pieces(void)
     packet_free_list(p);
     p = send_gso(&s, 4, true);
     ok(p->release && !p->piece, "what may be fragmented later leaves whole");
+    packet_free_list(p);
+    p = send_segments(&s, 4 * MSS, MSS - 200, false);
+    is_u64(p->piece, MSS - 200, "where a path takes less a piece is of its segments");
     packet_free_list(p);
     sim_done(&s);
 

@@ -266,7 +266,8 @@ make_big(struct sim *s)
     struct tcp_spec spec = sim_spec(s, 0, ACDC_TCP_ACK, 50 * 1448);
     struct packet *p;
 
-    spec.gso = spec.csum_partial = true;
+    spec.gso = 1448;
+    spec.csum_partial = true;
     p = packet_make(&spec);
     acdc_put16(packet_data(p) + 14 + 4 * s->vlans + 2, 0);
     return p;

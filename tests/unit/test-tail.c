@@ -519,9 +519,9 @@ test_timeout(void)
     done(&s, 0);
 }
 
-/* Segmentation is left to the device. */
+/* Segmentation is left to the device: 'segment' bytes, the last one 'last'. */
 static void
-test_gso(bool v6)
+test_gso(bool v6, uint16_t segment, uint32_t last)
 {
     struct how how = { .probe_us = PROBE_US, .v6 = v6, .csum_partial = true };
     struct packet *p, *kept;
@@ -532,12 +532,12 @@ test_gso(bool v6)
 
     begin(&s, &how);
     spec = sim_spec(&s, 0, LAST | ACDC_TCP_CWR, 3 * MSS + 500);
-    spec.gso = true;
+    spec.gso = segment;
     s.guest[0].snd_nxt += spec.payload;
     end = s.guest[0].snd_nxt;
     kept = kept_of(&s, sim_egress(&s, 0, packet_make(&spec)), false);
-    ok(kept && packet_parse(kept, &pkt) && pkt.payload == 500
-       && pkt.seq == end - 500, "IPv%d: the last segment alone is kept", v6 ? 6 : 4);
+    ok(kept && packet_parse(kept, &pkt) && pkt.payload == last
+       && pkt.seq == end - last, "IPv%d: the last segment alone is kept", v6 ? 6 : 4);
     ok(kept && packet_csum_ok(kept) && packet_payload_ok(kept)
        && !(pkt.tcp_flags & ACDC_TCP_CWR), "with sums and data that are right");
     p = ask(&s, kept);
@@ -684,8 +684,9 @@ main(void)
     test_byte(true);
     test_repaired();
     test_timeout();
-    test_gso(false);
-    test_gso(true);
+    test_gso(false, MSS, 500);
+    test_gso(true, MSS, 500);
+    test_gso(false, 600, 44);
     test_mark(false);
     test_mark(true);
     test_fin();

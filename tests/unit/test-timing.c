@@ -369,7 +369,8 @@ test_large(void)
     for (n = 0; n < 200; n++) {
         begins = s.guest[0].snd_nxt;
         spec = sim_spec(&s, 0, ACDC_TCP_ACK, 10 * MSS);
-        spec.gso = spec.csum_partial = true;
+        spec.gso = MSS;
+        spec.csum_partial = true;
         p = sim_egress(&s, 0, packet_make(&spec));
         marked += is_marked(p);
         spec = sim_spec(&s, 0, ACDC_TCP_ACK, MSS);
@@ -403,7 +404,8 @@ test_marks_again(uint32_t payload, uint8_t flags)
     begin(&s, true, true);
     for (i = 0; i < 100; i++) {
         spec = sim_spec(&s, 0, flags, payload);
-        spec.gso = spec.csum_partial = payload > MSS;
+        spec.csum_partial = payload > MSS;
+        spec.gso = spec.csum_partial ? MSS : 0;
         packet_free_list(sim_send(&s, 0, &spec));
         s.guest[0].snd_nxt += payload;
         s.guest[1].rcv_nxt = s.guest[0].snd_nxt;
