@@ -49,6 +49,15 @@ last_segment(const struct acdc_flow *f, const struct acdc_pkt *p)
     return p->csum_partial ? (uint16_t) ((p->payload - 1) % segment + 1) : 0;
 }
 
+/* So much later than the first piece of 'p' the last one leaves, if there are several. */
+static uint32_t
+spread_us(const struct acdc_pkt *p)
+{
+    uint32_t pieces = p->piece ? (p->payload - 1) / p->piece : 0;
+
+    return (uint32_t) acdc_div64((uint64_t) pieces * p->piece_ns, 1000);
+}
+
 /* Whether the host may keep one more. */
 static bool
 has_room(struct acdc_ctx *ctx)
@@ -129,10 +138,10 @@ acdc_tail_keep(struct acdc_ctx *ctx, struct acdc_flow *f,
     struct acdc_flow_more *more = acdc_flow_more(f);
     uint32_t end = acdc_pkt_end(p);
     uint64_t leaves = p->verdict == ACDC_HOLD ? p->release : ctx->now;
-    uint32_t units = (wait_us(f, more, params) + ACDC_KEEP_US - 1) / ACDC_KEEP_US;
+    uint32_t wait = wait_us(f, more, params), units;
 
     /* Not what the peer will not take, nor a probe of its window. */
-    if (!units || !is_probed(f, params) || !seq_after(end, f->snd_una)
+    if (!wait || !is_probed(f, params) || !seq_after(end, f->snd_una)
         || seq_after(end, f->snd_nxt) || seq_after(end, f->peer_edge + 1)) {
         return;
     }
@@ -144,6 +153,8 @@ acdc_tail_keep(struct acdc_ctx *ctx, struct acdc_flow *f,
         p->keep_len = 0;
         return;
     }
+    units = (wait + spread_us(p) + ACDC_KEEP_US - 1) / ACDC_KEEP_US;
+    units = units < 0xffff ? units : 0xffff;
     p->keep_time = (uint16_t) units;
     note_done(f, more, last);
     more->tail_end = end;

@@ -163,6 +163,33 @@ test_pieces(void)
     sim_done(&s);
 }
 
+/* The last segment of a packet in pieces leaves with the last of these: from then on its
+ * tail probe waits. */
+static void
+test_tail(void)
+{
+    struct acdc_params params = acdc_params_default;
+    uint64_t leaves, wait;
+    struct packet *p;
+    struct sim s;
+
+    begin(&s, true);
+    acdc_set_host(s.acdc[0], ACDC_HOST_HOLDS | ACDC_HOST_KEEPS);
+    packet_free_list(send_gso(&s, ACDC_PACE_BURST, false));
+    params.pace = true;
+    params.tail_probe = 1;
+    sim_policy(&s, 0, &params);
+    wait = 2 * (uint64_t) sim_info_of(&s, 0).srtt_us * 1000;
+    p = send_gso(&s, 10, false);
+    leaves = p->release + 9 * (uint64_t) p->piece_ns;
+    ok(p->piece == MSS && p->kept && p->kept_until >= leaves + wait
+       && p->kept_until < leaves + wait + 2 * ACDC_KEEP_US * 1000,
+       "the tail is probed two round trips after it left, not %"PRIu64" us",
+       p->kept ? (p->kept_until - leaves) / 1000 : 0);
+    packet_free_list(p);
+    sim_done(&s);
+}
+
 /* By how much a mark of a segment cuts the window; 'alpha': what it was then, 'window':
  * before. */
 static uint32_t
@@ -539,6 +566,7 @@ main(void)
     test_off();
     test_even();
     test_pieces();
+    test_tail();
     test_cut();
     test_bound();
     test_retransmission();
