@@ -74,87 +74,6 @@ int main(void)
 """
 
 
-WAY = r"""
-#include <assert.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-typedef uint32_t u32;
-#define noinline
-#undef __always_inline
-#define __always_inline inline
-#define likely(X) (X)
-#define unlikely(X) (X)
-#define min_t(TYPE, A, B) ((TYPE) (A) < (TYPE) (B) ? (TYPE) (A) : (TYPE) (B))
-#define READ_ONCE(X) (X)
-#define ACDC_UNINITIALIZED
-
-enum { ACDC_LINEAR = 54, ACDC_PULL = 114, SKB_GSO_FRAGLIST = 1, SKB_GSO_DODGY = 2,
-       CHECKSUM_COMPLETE = 2, GFP_ATOMIC = 1, ACDC_W_YES = 1 };
-enum acdc_dir { ACDC_EGRESS, ACDC_INGRESS };
-enum { ACDC_PASS, ACDC_DROP, ACDC_HOLD };
-struct sk_buff { unsigned int len, ip_summed, gso_type; };
-struct vport { struct { u32 mtu; } *dev; };
-struct acdc_port;
-struct acdc_way { struct sk_buff *fack; };
-struct acdc_pkt {
-    int verdict, ip_version, edited, keep_len, writable, piece, csum_partial;
-    uint64_t release;
-    struct acdc_way *aux;
-};
-
-static struct sk_buff skb = { .len = 3000 }, fack;
-static const struct sk_buff *went[3];
-static unsigned int n_went;
-
-#define skb_headlen(SKB) ((SKB)->len)
-#define skb_is_nonlinear(SKB) ((void) (SKB), false)
-#define pskb_may_pull(SKB, N) ((void) (SKB), (void) (N))
-#define acdc_port_note_mtu(PORT, MTU) ((void) (PORT))
-#define acdc_show(P, VPORT, SKB) (*(P) = (struct acdc_pkt) { 0 })
-#define acdc_is_private(SKB) ((void) (SKB), true)
-#define ktime_get_ns() 1
-#define skb_is_gso(SKB) ((void) (SKB), false)
-#define skb_shinfo(SKB) (SKB)
-#define skb_unclone(SKB, FLAGS) ((void) (SKB), false)
-#define acdc_refresh(P, SKB)
-#define acdc_complete(P, SKB, WAY) ((void) (WAY))
-#define acdc_keep(PORT, VPORT, SKB, P) ((void) (VPORT))
-#define consume_skb(SKB)
-#define acdc_hold(SKB, RELEASE)
-#define acdc_receive(VPORT, SKB) ((void) (VPORT), went[n_went++] = (SKB))
-
-static void acdc_process_in_line(struct acdc_port *port, enum acdc_dir dir,
-                                 struct acdc_pkt *p, unsigned int n, uint64_t now)
-{
-    assert(!port && dir == ACDC_EGRESS && n == 1 && now == 1);
-    p->verdict = ACDC_HOLD;
-    p->piece = 1448;
-    p->csum_partial = true;
-    p->aux->fack = &fack;
-}
-
-static struct sk_buff *acdc_cut(struct vport *vport, struct sk_buff *whole,
-                                const struct acdc_pkt *p)
-{
-    assert(p->piece);
-    acdc_receive(vport, whole);
-    return whole;
-}
-
-FUNCTIONS
-
-int main(void)
-{
-    struct vport vport = { NULL };
-
-    went[2] = ovs_acdc_egress(NULL, &vport, &skb);
-    assert(went[0] == &fack && went[1] == &skb && went[2] == &skb);
-    return 0;
-}
-"""
-
 USER = r"""
 #include <assert.h>
 #include <stdbool.h>
@@ -219,9 +138,3 @@ def test_they_are_like_what_they_go_with(tmp_path: Path) -> None:
 def test_a_fack_has_the_hash_of_what_it_is_like(tmp_path: Path) -> None:
     """The network card's: tunnels and bonds of the userspace datapath go by it."""
     run(tmp_path, USER.replace("FUNCTION", function("acdc_host_inject", "lib/acdc-host.c")))
-
-
-def test_a_fack_goes_before_all_pieces(tmp_path: Path) -> None:
-    """Of what is paced and to be segmented: the guest may not accept its number later."""
-    names = ("acdc_not_passed", "acdc_way_through", "ovs_acdc_egress")
-    run(tmp_path, WAY.replace("FUNCTIONS", "\n".join(map(function, names))))

@@ -361,7 +361,7 @@ def test_random_headers(tso_wire: Wire) -> None:
 
 def test_gso_packet_in_pieces(tso_wire: Wire, ip: Encap) -> None:
     """Paced, it leaves in single segments, each with a header of its own; FIN is on the last
-    one."""
+    one, and the FACK before the first."""
     wire = tso_wire
     c = open_offloaded(wire, ip)
     # A round-trip time by which single segments are far apart; nothing may leave at once.
@@ -373,13 +373,22 @@ def test_gso_packet_in_pieces(tso_wire: Wire, ip: Encap) -> None:
     exchange(wire, ip, acked, to_guest=True)
     wire.set(pace=True)
     try:
+        before = c.guest_nxt
         exchange(wire, ip, c.from_guest(burst), gso_size=c.mss)
         c.guest_nxt += len(burst)
+        for _ in range(3):  # At once: what holds the pieces back is the burst.
+            heard = c.from_peer(pattern(c.peer_sent, c.mss), ack=before, fb=(0, len(burst)))
+            wire.uplink.send(partial(ip, heard), vnet_header(ip, heard))
+            assert wire.guest.receive_raw(5)
+            c.peer_nxt += c.mss
         payload = pattern(c.guest_sent, 4 * c.mss + 100)
         begin = c.guest_nxt
         out = exchange(wire, ip, c.from_guest(payload, flags=ACK | 1), gso_size=c.mss)
     finally:
         wire.set(pace=False)
+    # Its number is that of the first piece, which the peer may have acknowledged later.
+    assert [o.segment.feedback for o in out if o.segment.fack] == [(0, 3 * c.mss)]
+    assert out[0].segment.fack
     data = [o.segment for o in out if o.segment.payload]
     assert [s.seq for s in data] == [(begin + i * c.mss) % 2**32 for i in range(5)]
     assert b"".join(s.payload for s in data) == payload

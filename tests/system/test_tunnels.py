@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import pytest
 
 from acdc_testlib.netns import Netns, Tap, wait_for
-from acdc_testlib.ovs import Ovs
+from acdc_testlib.ovs import Ovs, datapath_type
 from acdc_testlib.tcp import CE, ECT0, checksum
-from acdc_testlib.traffic import Transfer
+from acdc_testlib.traffic import Stream, Transfer, finish_all, open_connection
 from acdc_testlib.wire import tenant_counters
 
 MB = 1 << 20
@@ -34,6 +34,8 @@ class Underlay:
     def __init__(self, a: Tap, b: Tap) -> None:
         self.mark_every: int | None = None
         self.tunnelled = self.ect = self.marked = 0
+        self.paths: set[bytes] = set()
+        """Ethernet source and outer UDP source port of TCP over IPv4 in tunnels."""
         self._devices = {a.fd: (a, b), b.fd: (b, a)}
         self._stop = threading.Event()
         self._error: BaseException | None = None
@@ -66,6 +68,9 @@ class Underlay:
         if protocol != 17 or struct.unpack_from("!H", frame, l4 + 2)[0] not in UDP_PORTS.values():
             return frame
         self.tunnelled += 1
+        inner = frame[l4 + 16 :]
+        if inner[12:14] == b"\x08\x00" and inner[23] == 6:
+            self.paths.add(frame[6:12] + frame[l4 : l4 + 2])
         tos = struct.unpack_from("!H", frame, 14)[0] >> 4 & 0xFF if v6 else frame[15]
         if tos & 3 != ECT0:
             return frame
@@ -186,3 +191,17 @@ def test_commands_reconcile_nothing(hosts: Hosts) -> None:
     for _ in range(20):
         ovs.appctl("acdc/show")
     assert reconciled() - before < 10
+
+
+def test_all_of_a_connection_goes_one_way(hosts: Hosts) -> None:
+    """FACKs, too: the outer source port of a container's packets comes from its socket."""
+    before = [tenant_counters(ovs, "blue") for ovs in hosts.ovs]
+    near, far = open_connection(*hosts.guests, "10.0.0.2", 5003)
+    time.sleep(0.1)
+    hosts.underlay.paths.clear()
+    with near, far:
+        finish_all([Stream(near, far, 4 * MB), Stream(far, near, 4 * MB)])
+    if datapath_type() != "netdev":  # Which gives guests no TSO.
+        for ovs, old in zip(hosts.ovs, before, strict=True):
+            assert tenant_counters(ovs, "blue")["fack_sent"] > old["fack_sent"]
+    assert len(hosts.underlay.paths) == 2
