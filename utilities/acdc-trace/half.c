@@ -110,25 +110,31 @@ push_sent(struct half *h, uint64_t time, uint32_t end_seq)
         h->sent_size = size;
     } else if (h->sent_n == SENT_MAX) {
         for (i = 0; i < SENT_MAX / 2; i++) {
+            bool waits = h->sent[2 * i].waits;
+
             h->sent[i] = h->sent[2 * i + 1];
+            h->sent[i].waits |= waits;
         }
         h->sent_n = SENT_MAX / 2;
     }
-    h->sent[h->sent_first + h->sent_n++] = (struct sent) { time, end_seq, false };
+    h->sent[h->sent_first + h->sent_n++] = (struct sent) { .time = time, .end = end_seq };
     return true;
 }
 
-/* Takes what is acknowledged out.  Returns the round-trip time, 0 if none. */
+/* Takes what is acknowledged out.  Returns the round-trip time, 0 if none: if some of it
+ * was sent again, the ACK waited for that (Karn). */
 static uint64_t
 pop_sent(struct half *h, uint64_t now, uint32_t ack)
 {
     uint32_t start = h->snd_una;
     uint64_t rtt = 0;
+    bool waits = false;
 
     while (h->sent_n && !seq_after(h->sent[h->sent_first].end, ack)) {
         const struct sent *s = &h->sent[h->sent_first];
 
-        rtt = s->again || now < s->time ? 0 : now - s->time;
+        waits = waits || s->waits;
+        rtt = waits || now < s->time ? 0 : now - s->time;
         if (h->first_data && !s->again && s->end - start > h->acked_max) {
             h->acked_max = s->end - start;
         }
@@ -145,12 +151,15 @@ pop_sent(struct half *h, uint64_t now, uint32_t ack)
 static void
 mark_again(struct half *h, uint32_t from, uint32_t to)
 {
+    uint32_t start = h->snd_una;
     unsigned int i;
 
     for (i = h->sent_first; i < h->sent_first + h->sent_n; i++) {
-        if (seq_after(h->sent[i].end, from) && !seq_after(h->sent[i].end, to)) {
-            h->sent[i].again = true;
+        if (seq_after(h->sent[i].end, from) && seq_after(to, start)) {
+            h->sent[i].waits = true;
+            h->sent[i].again |= !seq_after(h->sent[i].end, to);
         }
+        start = h->sent[i].end;
     }
 }
 
@@ -327,7 +336,7 @@ note_again(struct tap *tap, int end, const struct segment *s, enum limit limit,
 
     h->total.retransmitted++;
     h->round.sums.retransmitted++;
-    mark_again(h, s->seq, s->seq + s->payload);
+    mark_again(h, s->seq, s->seq + s->payload + !!(s->flags & ACDC_TCP_FIN));
     if (note_tail_probe(tap, end, s, quiet)) {
         return limit;
     }

@@ -64,7 +64,8 @@ bool frame_knows(int linktype);
 struct sent {
     uint64_t time;
     uint32_t end;               /* Sequence number after it. */
-    bool again;                 /* Retransmitted: not timed (Karn). */
+    bool again;                 /* Retransmitted, its end at the least. */
+    bool waits;                 /* Or a part of it: not timed (Karn). */
 };
 
 struct hole {

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""acdc-trace on captures, made by hand, of senders that wait."""
+
+from __future__ import annotations
+
+from pathlib import Path as File
+
+import pytest
+
+from acdc_testlib.tcp import ACK, FIN, tcp
+from observe.test_trace_made import ETHERNET, THERE, ack, data, handshake, write
+from observe.tracing import causes, direction, objects
+
+
+@pytest.mark.parametrize("size", [1460, 14600], ids=["segments", "before-segmentation"])
+def test_what_waits_for_a_timeout_is_not_timed(tmp_path: File, size: int) -> None:
+    """Of ten segments, or of one that is cut later, the first is lost.  The ACK of what was sent
+    again is that of the others, too, and says nothing of the path."""
+    packets, times, seq = [*handshake(65535), data(100), ack(1560, 65535)], [0.0, 1, 2, 3], 1560
+    for i in range(3):
+        at = 4 + 300 * i
+        packets += [data(seq + size * n, size) for n in range(14600 // size)]
+        packets += [data(seq), ack(seq + 14600, 65535)]
+        times += [at] * (14600 // size) + [at + 205, at + 206]
+        seq += 14600
+    got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
+    assert got["rtt_max"] == pytest.approx(1000)
+    assert (got["timeouts"], causes(got)[0]) == (3, "timeout")
+
+
+def test_a_segment_before_segmentation_of_which_a_part_is_lost(tmp_path: File) -> None:
+    """The rest was acknowledged: the path takes segments of that size."""
+    packets, times = handshake(65535), [0.0, 1]
+    for i in range(2):
+        seq = 100 + 14600 * i
+        packets += [data(seq, 14600), data(seq), ack(seq + 14600, 65535)]
+        times += [300 * i + 2, 300 * i + 205, 300 * i + 206]
+    got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
+    assert (got["timeouts"], got["rtt"]) == (2, None)
+    assert "size" not in causes(got)
+
+
+def test_a_fin_that_is_sent_again_is_not_timed(tmp_path: File) -> None:
+    fin = ETHERNET / THERE / tcp(40000, 80, FIN | ACK, 1560, 500)
+    packets = [*handshake(65535), data(100), ack(1560, 65535), fin, fin, ack(1561, 65535)]
+    times = [0, 1, 2, 3, 4, 204, 205]
+    got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
+    assert got["rtt_max"] == pytest.approx(1000)
