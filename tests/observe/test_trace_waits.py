@@ -47,3 +47,25 @@ def test_a_fin_that_is_sent_again_is_not_timed(tmp_path: File) -> None:
     times = [0, 1, 2, 3, 4, 204, 205]
     got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
     assert got["rtt_max"] == pytest.approx(1000)
+
+
+def test_probes_of_a_closed_window_are_no_timeouts(tmp_path: File) -> None:
+    """Windows and BSD probe with a byte of new data, which the receiver does not take."""
+    packets, times, at = [*handshake(1460), data(100), ack(1560, 0)], [0.0, 1, 2, 3], 3
+    for i in range(5):
+        at += 200 << i
+        packets += [data(1560, 1), ack(1560, 0)]
+        times += [at, at + 1]
+    packets += [ack(1560, 1460), data(1560), ack(3020, 1460)]
+    times += [at + 2, at + 2.1, at + 3]
+    got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
+    assert causes(got) == ["receiver"]
+    assert (got["acked"], got["retransmitted"], got["timeouts"]) == (2920, 0, 0)
+
+
+def test_a_fin_into_a_closed_window_is_no_probe(tmp_path: File) -> None:
+    fin = ETHERNET / THERE / tcp(40000, 80, FIN | ACK, 1560, 500)
+    packets = [*handshake(1460), data(100), ack(1560, 0), fin, fin, ack(1561, 0)]
+    times = [0, 1, 2, 3, 4, 204, 205]
+    got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
+    assert (got["acked"], got["timeouts"]) == (1460, 1)

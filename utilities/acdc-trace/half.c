@@ -399,12 +399,15 @@ add_data(struct sums *sums, const struct segment *s)
     }
 }
 
-/* Whether it is a keep-alive, or a probe of a closed window (RFC 9293 sections
- * 3.8.4, 3.8.6.1). */
+/* Whether it is a keep-alive, or a probe of a closed window, of Linux or with a byte of new
+ * data as of Windows and BSD (RFC 9293 sections 3.8.4, 3.8.6.1). */
 static bool
 is_probe(const struct half *h, const struct segment *s)
 {
-    return s->payload <= 1 && s->seq + 1 == h->snd_max && !half_flight(h);
+    bool new = s->payload && s->seq == h->snd_max && !(s->flags & ACDC_TCP_FIN);
+
+    return s->payload <= 1 && !half_flight(h)
+           && (s->seq + 1 == h->snd_max || (new && !h->window));
 }
 
 /* A segment, which is no SYN.  Sets '*limit' to what the time until then was spent in,
