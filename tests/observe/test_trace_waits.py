@@ -69,3 +69,16 @@ def test_a_fin_into_a_closed_window_is_no_probe(tmp_path: File) -> None:
     times = [0, 1, 2, 3, 4, 204, 205]
     got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
     assert (got["acked"], got["timeouts"]) == (1460, 1)
+
+
+def test_a_closed_window_needs_no_scale(tmp_path: File) -> None:
+    """The capture lacks the handshake.  Linux probes with the byte before."""
+    packets, times = [data(100), ack(1560, 65535), data(1560), ack(3020, 0)], [0.0, 1, 2, 3]
+    for i in range(4):
+        packets += [data(3019, 0), ack(3020, 0)]
+        times += [200 << i, (200 << i) + 1]
+    packets += [ack(3020, 65535), data(3020), ack(4480, 65535)]
+    times += [2000, 2000.1, 2001]
+    got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
+    assert causes(got) == ["receiver"]
+    assert got["limits"]["receiver"] == pytest.approx(1.997)

@@ -570,6 +570,7 @@ note_window(const struct trace *t, const struct conn *c, struct tap *tap,
     uint32_t edge;
 
     if (!known) {
+        h->window = s->window ? UNKNOWN : 0;    /* Of any scale. */
         return;
     }
     h->window = (uint32_t) s->window

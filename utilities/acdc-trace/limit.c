@@ -39,6 +39,8 @@ window_left(const struct conn *c, const struct tap *tap, int end)
 
     if (h->edge_valid) {
         left = seq_after(h->edge, h->snd_max) ? h->edge - h->snd_max : 0;
+    } else if (!h->window) {
+        left = 0;
     }
     if (r && tap->acdc) {
         uint32_t own = r->law.wnd > half_flight(h) ? r->law.wnd - half_flight(h) : 0;
