@@ -82,3 +82,16 @@ def test_a_closed_window_needs_no_scale(tmp_path: File) -> None:
     got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
     assert causes(got) == ["receiver"]
     assert got["limits"]["receiver"] == pytest.approx(1.997)
+
+
+def test_what_is_sent_again_of_more_than_16_mib(tmp_path: File) -> None:
+    """At 100 Gbit/s that is in flight after 2 ms."""
+    packets, seq = [*handshake(65535), data(100), ack(1560, 65535)], 1560
+    for _ in range(400):
+        packets.append(data(seq, 50_000))
+        seq += 50_000
+    packets += [data(1560), data(seq), ack(seq + 1460, 65535)]
+    times = [0, 1, 2, 3, *(4 + 0.01 * i for i in range(403))]
+    got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
+    assert (got["retransmitted"], got["acked"]) == (1, seq + 1460 - 100)
+    assert got["flight_max"] == seq + 1460 - 1560

@@ -513,7 +513,7 @@ half_data(struct trace *t, struct conn *c, struct tap *tap, int end,
     enum limit limit;
 
     /* More in flight than a window: its ACKs are missing. */
-    if (syn || !h->begun || seq - h->snd_max + RESYNC > 2u * RESYNC
+    if (syn || !h->begun || seq - h->snd_una + RESYNC > half_flight(h) + 2u * RESYNC
         || half_flight(h) > ACDC_WINDOW_MAX) {
         if (syn && h->begun && h->first_data) {
             return true;        /* Sent again, or of nobody. */
