@@ -8,8 +8,8 @@ from pathlib import Path as File
 
 import pytest
 
-from acdc_testlib.tcp import ACK, FIN, tcp
-from observe.test_trace_made import ETHERNET, THERE, ack, data, handshake, write
+from acdc_testlib.tcp import ACK, FIN, SYN, tcp
+from observe.test_trace_made import BACK, ETHERNET, THERE, ack, data, handshake, write
 from observe.tracing import causes, direction, objects
 
 
@@ -95,3 +95,20 @@ def test_what_is_sent_again_of_more_than_16_mib(tmp_path: File) -> None:
     got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
     assert (got["retransmitted"], got["acked"]) == (1, seq + 1460 - 100)
     assert got["flight_max"] == seq + 1460 - 1560
+
+
+def test_a_syn_without_an_answer_is_over_after_its_retransmissions(tmp_path: File) -> None:
+    syn = handshake(65535)[0]
+    for last, n in ((63 + 64, 1), (63 + 66, 2)):
+        times = [1000 * at for at in (0, 1, 3, 7, 15, 31, 63, last)]
+        found = objects(write(tmp_path / "made.pcap", [syn] * len(times), times=times))
+        assert found[-1]["connections"] == n
+
+
+def test_two_ends_that_open_at_once_are_one_connection(tmp_path: File) -> None:
+    syn, synack = handshake(65535)
+    other = ETHERNET / BACK / tcp(80, 40000, SYN, 499, 0)
+    packets = [syn, other, synack, data(100), ack(1560, 65535)]
+    found = objects(write(tmp_path / "made.pcap", packets))
+    assert found[-1]["connections"] == 1
+    assert direction(found, 80)["acked"] == 1460

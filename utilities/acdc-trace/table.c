@@ -196,7 +196,7 @@ state_of(const struct conn *c)
     if (c->reset || (a->fin_acked && b->fin_acked)) {
         return CONN_CLOSED;
     }
-    return tap->end[0].syn != tap->end[1].syn && !a->begun && !b->begun
+    return tap->end[0].syn != tap->end[1].syn && !(a->begun && b->begun)
            ? CONN_HALF_OPEN : CONN_OPEN;
 }
 
