@@ -7,6 +7,7 @@ from __future__ import annotations
 from pathlib import Path as File
 
 import pytest
+from scapy.packet import Raw
 
 from acdc_testlib.tcp import ACK, FIN, SYN, tcp
 from observe.test_trace_made import BACK, ETHERNET, THERE, ack, data, handshake, write
@@ -112,3 +113,17 @@ def test_two_ends_that_open_at_once_are_one_connection(tmp_path: File) -> None:
     found = objects(write(tmp_path / "made.pcap", packets))
     assert found[-1]["connections"] == 1
     assert direction(found, 80)["acked"] == 1460
+
+
+def test_a_timeout_while_the_other_end_sends(tmp_path: File) -> None:
+    """Its data has ACKs by the way, which say nothing new."""
+    packets, times = [*handshake(65535), data(100), ack(1560, 65535), data(1560)], [0.0, 1, 2, 3, 4]
+    for i in range(100):
+        segment = tcp(80, 40000, ACK, 500 + 1000 * i, 1560, window=512) / Raw(bytes(1000))
+        answer = tcp(40000, 80, ACK, 3020, 1500 + 1000 * i)
+        packets += [ETHERNET / BACK / segment, ETHERNET / THERE / answer]
+        times += [5 + 2 * i, 5.5 + 2 * i]
+    packets += [data(1560), ack(3020, 65535)]
+    times += [206, 207]
+    got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
+    assert (got["timeouts"], causes(got)[0]) == (1, "timeout")

@@ -280,13 +280,13 @@ fill_hole(struct half *h, uint32_t start, uint32_t end_seq)
     return 0;
 }
 
-/* How long nothing went either way before this.  0 if less than a timer waits: what an
- * ACK makes the other end send comes a round-trip time after it. */
+/* How long no data went and nothing was said of it before this.  0 if less than a timer
+ * waits: what an ACK makes the other end send comes a round-trip time after it. */
 static uint64_t
 quiet_for(const struct tap *tap, int end, uint64_t now)
 {
     const struct half *h = &tap->half[end];
-    uint64_t last = h->last_data > h->last_ack ? h->last_data : h->last_ack;
+    uint64_t last = h->last_data > h->last_news ? h->last_data : h->last_news;
     uint64_t quiet = now > last ? now - last : 0;
     uint64_t rtt = half_rtt(tap, end);
 
@@ -660,6 +660,8 @@ half_ack(struct trace *t, struct conn *c, struct tap *tap, int end,
     enum limit limit = limit_now(c, tap, end);
     bool full = limit_window_is_full(c, tap, end);
     uint32_t window = h->window;
+    /* Else it is the other end's data that has an ACK by the way. */
+    bool news = !(s->payload || s->fack) || s->sack || seq_after(s->ack, h->snd_una);
 
     if (!h->begun) {
         begin(tap, end, s->ack);
@@ -684,7 +686,7 @@ half_ack(struct trace *t, struct conn *c, struct tap *tap, int end,
         advance(tap, end, s, event.acked, limit);
         h->freed = full && h->first_data ? s->time : 0;
     } else {
-        if (h->first_data) {
+        if (h->first_data && (news || h->window != window)) {
             spend(h, s->time, limit);
         }
         event.loss = shows_loss(h, s, window);
@@ -692,6 +694,7 @@ half_ack(struct trace *t, struct conn *c, struct tap *tap, int end,
     law_note(t, tap, end, s, &event);
     expect_echo(h, s);
     h->last_ack = s->time;
+    h->last_news = news ? s->time : h->last_news;
     if (h->round.open && !seq_after(h->round.end_seq, s->ack)) {
         close_round(t, c, tap, end);
     }

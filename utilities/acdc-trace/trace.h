@@ -145,6 +145,7 @@ struct half {
     uint64_t last_event;        /* Data or its acknowledgment. */
     uint64_t last_data;
     uint64_t first_data, last_ack;
+    uint64_t last_news;         /* Likewise, that said something of the data. */
     struct {
         uint32_t val;           /* Of an ACK, the first with this timestamp. */
         bool late;              /* Data that was sent before it has come since. */
