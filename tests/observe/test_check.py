@@ -199,6 +199,18 @@ def test_what_cannot_be_asked_hides_nothing() -> None:
     assert program["run_checks"](None) == found
 
 
+def test_a_daemon_of_another_version() -> None:
+    """As the tools are, after an upgrade, until it is started again."""
+    program = runpy.run_path(str(CHECK))
+    row = tenant()
+    del row["counters"]["unheard"]
+    for name in program["CHECKS"].keys() - {"handshakes"}:
+        del program["CHECKS"][name]
+    found = program["run_checks"](SimpleNamespace(tenants=[row]))
+    text = "acdc/show does not have 'unheard': ovs-vswitchd is of another version"
+    assert found["handshakes"][-1] == (UNKNOWN, text)
+
+
 def tenant(mode: str = "enforce", **counters: int) -> dict[str, Any]:
     names = ["flows_created", "flows_capable", "flows_fallback", "feedback_bad", "feedback_lost"]
     names += ["unheard", "cuts_ecn", "cuts_loss", "ce_bytes", "ingress_bytes", "ecn_rewritten"]
