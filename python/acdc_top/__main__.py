@@ -31,7 +31,13 @@ EPILOG = """\
 Keys: s goes to the next order, q quits.  Exit status: 0, after Ctrl-C as well; 1 if ovs-vswitchd
 does not answer; 2 for wrong arguments.  acdc-top(8) says what the columns are."""
 
-PROBLEMS = (OSError, OvsError, ValueError)
+PROBLEMS = (OSError, OvsError, ValueError, KeyError)
+
+
+def _problem(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"the answer does not have {error}: ovs-vswitchd is of another version"
+    return str(error)
 
 
 def _count(text: str) -> int:
@@ -90,7 +96,7 @@ def _interactive(reader: Reader, interval: float) -> int:
             try:
                 screen.reading, screen.problem = reader.read(), ""
             except PROBLEMS as error:
-                screen.problem = str(error)
+                screen.problem = _problem(error)
             live.refresh()
             while (left := due - time.monotonic()) > 0:
                 key = _key(left)
@@ -126,8 +132,8 @@ def _plain(reader: Reader, interval: float, once: bool, as_json: bool) -> int:
             _print(reader, reader.read(), as_json)
             if once:
                 return 0
-    except (OvsError, ValueError) as error:
-        print(f"acdc-top: {error}", file=sys.stderr)
+    except (OvsError, ValueError, KeyError) as error:
+        print(f"acdc-top: {_problem(error)}", file=sys.stderr)
         return 1
 
 

@@ -12,9 +12,11 @@ import os
 import pty
 import select
 import signal
+import socket
 import struct
 import subprocess
 import termios
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path as File
@@ -365,6 +367,26 @@ def test_a_daemon_that_ends(ovs: Ovs) -> None:
     terminal.until(b"0 connections")
     os.write(terminal.fd, b"q")
     assert terminal.end() == 0
+
+
+def test_a_daemon_of_another_version(tmp_path: File) -> None:
+    """Which does not know all that is asked of it."""
+    with socket.socket(socket.AF_UNIX) as daemon:
+        daemon.bind(str(tmp_path / "other.ctl"))
+        daemon.listen()
+
+        def answer() -> None:
+            with daemon.accept()[0] as peer:
+                request = json.loads(peer.recv(4096))
+                result = {"id": request["id"], "error": None, "result": '{"tenants": [{}]}'}
+                peer.sendall(json.dumps(result).encode())
+                peer.recv(1)
+
+        threading.Thread(target=answer, daemon=True).start()
+        words = [str(TOP), "--once", "--target", str(tmp_path / "other.ctl")]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    said = "acdc-top: the answer does not have 'datapath': ovs-vswitchd is of another version\n"
+    assert (done.returncode, done.stderr) == (1, said)
 
 
 def test_no_daemon(tmp_path: File) -> None:
