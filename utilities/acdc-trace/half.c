@@ -23,8 +23,6 @@ enum {
 /* Linux waits 40 to 200 ms with an ACK, Windows 40 to 200, BSD 100. */
 #define DELAYED_ACK_MIN_NS (30 * NS_PER_MS)
 #define DELAYED_ACK_MAX_NS (250 * NS_PER_MS)
-/* The least of so many round-trip times has little of a busy machine's delays. */
-enum { RTT_MIN_SAMPLES = 4 };
 
 /* Round-trip times. --------------------------------------------------------- */
 
@@ -36,24 +34,6 @@ half_rtt(const struct tap *tap, int end)
     const struct half *h = &tap->half[end];
 
     return h->srtt ? h->srtt + tap->half[!end].rtt_min : 0;
-}
-
-/* The sender's side may have one sample only, the handshake's, which then is to be
- * beyond what the receiver's takes in the mean.  Without the handshake it has what
- * timestamps tell, in the mean, too. */
-bool
-half_is_near_receiver(const struct tap *tap, int end)
-{
-    const struct half *h = &tap->half[end], *other = &tap->half[!end];
-    bool handshake = tap->end[0].syn && tap->end[1].syn;
-    bool echoes = !handshake && h->echo.rtt_samples >= RTT_MIN_SAMPLES;
-    bool few = echoes || other->rtt_min_samples < RTT_MIN_SAMPLES;
-    uint64_t ahead = few && h->total.rtt_samples ? h->total.rtt_ns / h->total.rtt_samples
-                                                 : h->rtt_min;
-    uint64_t behind = echoes ? h->echo.rtt_ns / h->echo.rtt_samples : other->rtt_min;
-
-    /* In the middle, as well as that can be told, what limits is seen well enough. */
-    return ahead && behind && ahead + ahead / 4 < behind;
 }
 
 static void

@@ -269,7 +269,6 @@ bool half_data(struct trace *, struct conn *, struct tap *, int end,
 void half_ack(struct trace *, struct conn *, struct tap *, int end,
               const struct segment *);
 uint64_t half_rtt(const struct tap *, int end);
-bool half_is_near_receiver(const struct tap *, int end);
 
 /* On the wire new data of 'end' came up to 'end_seq', of which 'tap' is the guest's. */
 void half_held(struct tap *tap, int end, uint32_t end_seq, uint64_t now);

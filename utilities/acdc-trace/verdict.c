@@ -34,6 +34,9 @@ static const char *const limit_words[N_LIMITS] = {
     [LIMIT_DELAYED_ACK] = "limited by delayed ACKs of the receiver",
 };
 
+/* The least of so many round-trip times has little of a busy machine's delays. */
+enum { RTT_MIN_SAMPLES = 4 };
+
 struct sayer {
     void (*say)(void *aux, const char *cause, const char *words);
     void *aux;
@@ -55,6 +58,24 @@ static double
 ms(uint64_t ns)
 {
     return (double) ns / (double) NS_PER_MS;
+}
+
+/* The sender's side may have one sample only, the handshake's, which then is to be
+ * beyond what the receiver's takes in the mean.  Without the handshake it has what
+ * timestamps tell, in the mean, too. */
+static bool
+is_near_receiver(const struct tap *tap, int end)
+{
+    const struct half *h = &tap->half[end], *other = &tap->half[!end];
+    bool handshake = tap->end[0].syn && tap->end[1].syn;
+    bool echoes = !handshake && h->echo.rtt_samples >= RTT_MIN_SAMPLES;
+    bool few = echoes || other->rtt_min_samples < RTT_MIN_SAMPLES;
+    uint64_t ahead = few && h->total.rtt_samples ? h->total.rtt_ns / h->total.rtt_samples
+                                                 : h->rtt_min;
+    uint64_t behind = echoes ? h->echo.rtt_ns / h->echo.rtt_samples : other->rtt_min;
+
+    /* In the middle, as well as that can be told, what limits is seen well enough. */
+    return ahead && behind && ahead + ahead / 4 < behind;
 }
 
 /* The limit that took the longest, with its share. */
@@ -80,7 +101,7 @@ say_limit(const struct sayer *to, const struct tap *tap, int end)
             "not seen what limits the sender: do ACKs come by another interface?");
         return;
     }
-    if (half_is_near_receiver(tap, end)
+    if (is_near_receiver(tap, end)
         && !(most == LIMIT_RECEIVER || most == LIMIT_TIMEOUT
              || most == LIMIT_DELAYED_ACK || most == LIMIT_LOSS)) {
         say(to, "near-receiver", "captured near the receiver, where it is not seen what "
