@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""acdc-trace on captures, made by hand, of senders that wait."""
+"""acdc-trace on captures, made by hand, of senders that wait, and of how connections begin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ import pytest
 from scapy.packet import Raw
 
 from acdc_testlib.tcp import ACK, FIN, SYN, tcp
-from observe.test_trace_made import BACK, ETHERNET, THERE, ack, data, handshake, write
+from observe.test_trace_made import (
+    BACK,
+    ETHERNET,
+    PLAIN_SYN,
+    THERE,
+    ack,
+    data,
+    handshake,
+    write,
+)
 from observe.tracing import causes, direction, objects
 
 
@@ -127,3 +136,20 @@ def test_a_timeout_while_the_other_end_sends(tmp_path: File) -> None:
     times += [206, 207]
     got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
     assert (got["timeouts"], causes(got)[0]) == (1, "timeout")
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("taken", [0, 300, 500])
+def test_data_of_a_syn(tmp_path: File, taken: int, again: bool) -> None:
+    """What the SYN-ACK does not acknowledge is sent with the next segment, and was not lost.  A SYN
+    that is sent again has no data, and its answer times nothing, nor does one to a part."""
+    syn = handshake(65535)[0]
+    answer = tcp(80, 40000, SYN | ACK, 499, 100 + taken, options=PLAIN_SYN)
+    packets, times = [syn / Raw(bytes(500)), *[syn] * again], [0.0, *[1000.0] * again]
+    packets += [ETHERNET / BACK / answer, data(100 + taken, 1200 - taken), ack(1300, 65535)]
+    times += [times[-1] + after for after in (1, 1.1, 2)]
+    got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
+    assert (got["acked"], got["sent"]) == (1200, 1700 - taken)
+    assert (got["segments"], got["retransmitted"]) == (2, 0)
+    assert got["rtt_max"] == pytest.approx(1000 if taken == 500 and not again else 900)
+    assert "loss" not in causes(got)

@@ -484,11 +484,13 @@ expect_echo(struct half *h, const struct segment *s)
 
 bool
 half_data(struct trace *t, struct conn *c, struct tap *tap, int end,
-          const struct segment *s)
+          const struct segment *segment)
 {
     struct half *h = &tap->half[end];
+    struct segment data = *segment;
+    const struct segment *s = &data;
     bool fin = s->flags & ACDC_TCP_FIN, syn = s->flags & ACDC_TCP_SYN;
-    uint32_t seq = s->seq + syn;
+    uint32_t seq = data.seq += syn;
     struct law_event event = { 0, false, false };
     enum limit limit;
 
@@ -496,10 +498,11 @@ half_data(struct trace *t, struct conn *c, struct tap *tap, int end,
     if (syn || !h->begun || seq - h->snd_una + RESYNC > half_flight(h) + 2u * RESYNC
         || half_flight(h) > ACDC_WINDOW_MAX) {
         if (syn && h->begun && h->first_data) {
+            mark_again(h, h->snd_una, h->snd_max);
             return true;        /* Sent again, or of nobody. */
         }
-        begin(tap, end, s->seq);
-        if (syn) {
+        begin(tap, end, s->payload ? seq : segment->seq);
+        if (syn && !s->payload) {
             h->snd_max = seq;
             return push_sent(h, s->time, seq);
         }
@@ -630,6 +633,17 @@ shows_loss(struct half *h, const struct segment *s, uint32_t window)
     return h->dupacks < 3 && ++h->dupacks == 3;
 }
 
+/* The first SYN-ACK says what a server has taken of a SYN's data (RFC 7413).  The rest is
+ * not lost. */
+static void
+take_syn_data(struct half *h, uint32_t ack)
+{
+    if (seq_after(h->snd_max, ack) && !seq_after(h->snd_una, ack)) {
+        h->snd_max = ack;
+        h->sent_n = 0;
+    }
+}
+
 void
 half_ack(struct trace *t, struct conn *c, struct tap *tap, int end,
          const struct segment *s)
@@ -661,6 +675,10 @@ half_ack(struct trace *t, struct conn *c, struct tap *tap, int end,
     }
     h->ece_seen = h->ece_seen
                   || ((s->flags & (ACDC_TCP_ECE | ACDC_TCP_SYN)) == ACDC_TCP_ECE);
+    if ((s->flags & ACDC_TCP_SYN) && !h->last_ack) {
+        limit = LIMIT_NONE;
+        take_syn_data(h, s->ack);
+    }
     if (seq_after(s->ack, h->snd_una)) {
         event.acked = s->ack - h->snd_una;
         advance(tap, end, s, event.acked, limit);
