@@ -9,7 +9,7 @@ from pathlib import Path as File
 import pytest
 from scapy.packet import Raw
 
-from acdc_testlib.tcp import ACK, FIN, SYN, tcp
+from acdc_testlib.tcp import ACK, FIN, RST, SYN, tcp
 from observe.test_trace_made import (
     BACK,
     ETHERNET,
@@ -153,3 +153,17 @@ def test_data_of_a_syn(tmp_path: File, taken: int, again: bool) -> None:
     assert (got["segments"], got["retransmitted"]) == (2, 0)
     assert got["rtt_max"] == pytest.approx(1000 if taken == 500 and not again else 900)
     assert "loss" not in causes(got)
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_an_rst_that_is_not_believed(tmp_path: File, goes_on: bool) -> None:
+    """Both go on at once, and after a pause.  After one that is, there is another connection."""
+    reset = ETHERNET / BACK / tcp(80, 40000, RST, 500, 0)
+    packets, times = [*handshake(65535), data(100), ack(1560, 65535), reset], [0, 1, 2, 3, 4]
+    if goes_on:
+        packets += [data(1560), ack(3020, 65535)]
+        times += [5, 6]
+    packets += [data(3020), ack(4480, 65535)]
+    times += [4000, 4001]
+    found = objects(write(tmp_path / "made.pcap", packets, times=times))
+    assert found[-1]["connections"] == 2 - goes_on

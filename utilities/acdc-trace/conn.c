@@ -129,8 +129,8 @@ conn_segment(struct trace *t, struct conn *c, const struct segment *s,
     if (s->flags & ACDC_TCP_SYN) {
         note_syn(t, c, tap, s, from);
     }
-    if (s->flags & ACDC_TCP_RST) {
-        c->reset = true;
+    c->reset[from] = s->flags & ACDC_TCP_RST;
+    if (c->reset[from]) {
         return true;
     }
     if (!half_data(t, c, tap, from, s)) {

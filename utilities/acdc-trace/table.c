@@ -193,7 +193,7 @@ state_of(const struct conn *c)
     const struct tap *tap = conn_main_tap(c);
     const struct half *a = &tap->half[0], *b = &tap->half[1];
 
-    if (c->reset || (a->fin_acked && b->fin_acked)) {
+    if (c->reset[0] || c->reset[1] || (a->fin_acked && b->fin_acked)) {
         return CONN_CLOSED;
     }
     return tap->end[0].syn != tap->end[1].syn && !(a->begun && b->begun)

@@ -200,7 +200,8 @@ struct conn {
     uint32_t network;
     uint8_t state;              /* enum conn_state. */
     int8_t client;              /* Which end sent the SYN; -1: not known. */
-    bool reset, announced;
+    bool reset[2];              /* It sent an RST, and nothing since: not all are believed. */
+    bool announced;
     struct tap *tap[N_SIDES];
 };
 
