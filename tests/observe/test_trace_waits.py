@@ -167,3 +167,30 @@ def test_an_rst_that_is_not_believed(tmp_path: File, goes_on: bool) -> None:
     times += [4000, 4001]
     found = objects(write(tmp_path / "made.pcap", packets, times=times))
     assert found[-1]["connections"] == 2 - goes_on
+
+
+@pytest.mark.parametrize(
+    ("pause", "answered", "delayed"),
+    [(0.1, False, 9), (20, False, 0), (0.1, True, 0)],
+    ids=["write-write", "thinks", "asks-again"],
+)
+def test_who_waits_for_delayed_acks(
+    tmp_path: File, pause: float, answered: bool, delayed: int
+) -> None:
+    """They limit who sends at once then, and not who had nothing to send, or waited for an answer
+    that came after the ACK."""
+    packets, times, seq, at = [*handshake(65535)], [0.0, 1], 100, 2.0
+    for i in range(10):
+        packets += [data(seq, 200), ack(seq + 200, 65535)]
+        times += [at, at + 40]
+        at += 40 + pause
+        seq += 200
+        if answered:
+            answer = tcp(80, 40000, ACK, 500 + 100 * i, seq, window=512) / Raw(bytes(100))
+            packets.append(ETHERNET / BACK / answer)
+            times.append(at)
+            at += 0.1
+    got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
+    assert got["delayed_acks"] == delayed
+    assert causes(got)[0] == ("delayed-ack" if delayed else "application")
+    assert sum(got["limits"].values()) == pytest.approx(got["duration"], abs=1e-6)

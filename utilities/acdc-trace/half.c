@@ -20,9 +20,6 @@ enum {
 #define RACK_NS (25 * NS_PER_MS)
 /* Linux's least retransmission timeout. */
 #define RTO_MIN_NS (200 * NS_PER_MS)
-/* Linux waits 40 to 200 ms with an ACK, Windows 40 to 200, BSD 100. */
-#define DELAYED_ACK_MIN_NS (30 * NS_PER_MS)
-#define DELAYED_ACK_MAX_NS (250 * NS_PER_MS)
 
 /* Round-trip times. --------------------------------------------------------- */
 
@@ -519,6 +516,7 @@ half_data(struct trace *t, struct conn *c, struct tap *tap, int end,
         h->full = h->snd_max;
     }
     spend(h, s->time, limit);
+    limit_late_answer(tap, end, s->time);
     note_answer(tap, end, s);
     note_echo(h, s);
     if (event.timeout) {
@@ -528,18 +526,6 @@ half_data(struct trace *t, struct conn *c, struct tap *tap, int end,
 }
 
 /* Acknowledgments. ---------------------------------------------------------- */
-
-/* Whether the other end held this ACK back, as it waited for more data or for its
- * own. */
-static uint64_t
-delayed_by(const struct half *h, const struct segment *s, uint32_t acked,
-           uint64_t rtt, uint32_t mss)
-{
-    bool alone = s->ack == h->snd_max && acked < 2 * mss && !s->payload;
-
-    return alone && !h->recovering && h->rtt_min && rtt > 4 * h->rtt_min
-           && rtt >= DELAYED_ACK_MIN_NS && rtt <= DELAYED_ACK_MAX_NS ? rtt : 0;
-}
 
 static void
 note_window(const struct trace *t, const struct conn *c, struct tap *tap,
@@ -569,18 +555,6 @@ note_window(const struct trace *t, const struct conn *c, struct tap *tap,
     }
 }
 
-static void
-note_delayed_ack(struct half *h, uint64_t wait)
-{
-    h->delayed_acks++;
-    if (!h->delayed_min || wait < h->delayed_min) {
-        h->delayed_min = wait;
-    }
-    if (wait > h->delayed_max) {
-        h->delayed_max = wait;
-    }
-}
-
 /* New data is acknowledged. */
 static void
 advance(struct tap *tap, int end, const struct segment *s, uint32_t acked,
@@ -588,18 +562,14 @@ advance(struct tap *tap, int end, const struct segment *s, uint32_t acked,
 {
     struct half *h = &tap->half[end];
     uint64_t rtt = pop_sent(h, s->time, s->ack);
-    uint64_t delayed = delayed_by(h, s, acked, rtt, conn_mss(tap, end));
     uint32_t payload = acked;
 
+    limit_late_ack(tap, end, s, acked, rtt, limit);
     if (h->fin && s->ack == h->snd_max && !h->fin_acked) {
         h->fin_acked = true;
         payload--;
     }
     payload = h->first_data ? payload : 0;      /* Only the SYN. */
-    if (delayed && h->first_data) {
-        note_delayed_ack(h, delayed);
-        limit = LIMIT_DELAYED_ACK;
-    }
     if (rtt && h->first_data) {
         note_rtt(h, rtt);
     } else if (rtt && !h->rtt_min) {
@@ -659,6 +629,9 @@ half_ack(struct trace *t, struct conn *c, struct tap *tap, int end,
 
     if (!h->begun) {
         begin(tap, end, s->ack);
+    }
+    if (s->payload) {
+        h->late.wait = 0;       /* What follows may be its answer. */
     }
     if (seq_after(s->ack, h->snd_max)) {
         /* Of data that the capture lacks. */

@@ -4,6 +4,12 @@
 
 #include "trace.h"
 
+/* Linux waits 40 to 200 ms with an ACK, Windows 40 to 200, BSD 100. */
+#define DELAYED_ACK_MIN_NS (30 * NS_PER_MS)
+#define DELAYED_ACK_MAX_NS (250 * NS_PER_MS)
+/* What waited for an ACK is sent at once. */
+#define ANSWER_NS (10 * NS_PER_MS)
+
 /* Whose window is in the way. */
 static enum limit
 window_limit(const struct conn *c, const struct tap *tap, int end)
@@ -92,4 +98,44 @@ limit_now(const struct conn *c, const struct tap *tap, int end)
         return LIMIT_UNKNOWN;
     }
     return h->partial ? LIMIT_APPLICATION : LIMIT_SENDER;
+}
+
+/* Whether the other end held this ACK back, as it waited for more data or for its
+ * own.  Whether the sender waited for it, is seen by what it sends then. */
+void
+limit_late_ack(struct tap *tap, int end, const struct segment *s, uint32_t acked,
+               uint64_t rtt, enum limit limit)
+{
+    struct half *h = &tap->half[end];
+    bool alone = s->ack == h->snd_max && acked < 2 * conn_mss(tap, end) && !s->payload;
+
+    h->late.wait = 0;
+    if (alone && !h->recovering && h->rtt_min && rtt > 4 * h->rtt_min
+        && rtt >= DELAYED_ACK_MIN_NS && rtt <= DELAYED_ACK_MAX_NS && h->first_data) {
+        h->late.wait = rtt;
+        h->late.time = s->time;
+        h->late.limit = limit;
+        h->late.spent = s->time > h->last_event ? s->time - h->last_event : 0;
+    }
+}
+
+void
+limit_late_answer(struct tap *tap, int end, uint64_t now)
+{
+    struct half *h = &tap->half[end];
+    uint64_t wait = h->late.wait;
+
+    h->late.wait = 0;
+    if (!wait || now > h->late.time + tap->half[!end].rtt_min + ANSWER_NS) {
+        return;
+    }
+    h->limits[h->late.limit] -= h->late.spent;
+    h->limits[LIMIT_DELAYED_ACK] += h->late.spent;
+    h->delayed_acks++;
+    if (!h->delayed_min || wait < h->delayed_min) {
+        h->delayed_min = wait;
+    }
+    if (wait > h->delayed_max) {
+        h->delayed_max = wait;
+    }
 }

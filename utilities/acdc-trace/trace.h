@@ -163,6 +163,11 @@ struct half {
     uint64_t timeout_min, timeout_max;  /* How long one waited. */
     uint32_t delayed_acks;
     uint64_t delayed_min, delayed_max;
+    struct {
+        uint64_t time, wait;    /* Of an ACK that came late; 'wait' is 0: of none. */
+        uint64_t spent;         /* Until then, in 'limit'. */
+        enum limit limit;
+    } late;
     bool feedback_lost;
     uint64_t feedback_lost_at;
     struct sums total;
@@ -258,6 +263,11 @@ const struct replay *conn_replay(const struct conn *, int end);
 /* limit.c */
 enum limit limit_now(const struct conn *, const struct tap *, int end);
 bool limit_window_is_full(const struct conn *, const struct tap *, int end);
+/* All data of 'end' is acknowledged, after 'rtt'; the time before goes into 'limit'. */
+void limit_late_ack(struct tap *, int end, const struct segment *, uint32_t acked,
+                    uint64_t rtt, enum limit limit);
+/* Data of 'end' follows. */
+void limit_late_answer(struct tap *, int end, uint64_t now);
 
 /* half.c */
 static inline uint32_t
