@@ -43,6 +43,8 @@ def limited_by(flow: Flow, followed: bool) -> str:
     more.  The rate of a connection that is not 'followed' since the reading before is unknown."""
     if flow["state"] != "established":
         return str(flow["state"])
+    if not flow["offered"]:
+        return "receiver"  # The switch closes none.
     if not flow["in_flight"] and not flow["tx_rate"]:
         return "idle"
     if followed and not flow["tx_rate"] and flow["idle_ms"] * 1000 > flow["srtt_us"]:

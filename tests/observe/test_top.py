@@ -98,6 +98,7 @@ def test_the_window_of_the_switch_limits_what_is_marked(busy: Path) -> None:
         ({"alg": "none"}, "receiver"),
         ({"in_flight": 10_000}, "guest"),
         ({"in_flight": 0, "tx_rate": 0.0}, "idle"),
+        ({"in_flight": 0, "tx_rate": 0.0, "offered": 0, "idle_ms": 300}, "receiver"),
         ({"tx_rate": 0.0, "idle_ms": 300}, "no ACK"),
         ({"tx_rate": 0.0, "idle_ms": 1}, "switch"),
         ({"state": "syn_sent"}, "syn_sent"),
