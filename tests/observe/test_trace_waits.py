@@ -118,10 +118,12 @@ def test_a_syn_without_an_answer_is_over_after_its_retransmissions(tmp_path: Fil
 def test_two_ends_that_open_at_once_are_one_connection(tmp_path: File) -> None:
     syn, synack = handshake(65535)
     other = ETHERNET / BACK / tcp(80, 40000, SYN, 499, 0)
-    packets = [syn, other, synack, data(100), ack(1560, 65535)]
+    answer = ETHERNET / THERE / tcp(40000, 80, SYN | ACK, 99, 500, options=PLAIN_SYN)
+    packets = [syn, other, answer, synack, data(100), ack(1560, 65535)]
     found = objects(write(tmp_path / "made.pcap", packets))
     assert found[-1]["connections"] == 1
-    assert direction(found, 80)["acked"] == 1460
+    got = direction(found, 80)
+    assert (got["acked"], causes(got)) == (1460, ["sender"])
 
 
 def test_a_timeout_while_the_other_end_sends(tmp_path: File) -> None:

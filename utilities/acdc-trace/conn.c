@@ -63,7 +63,9 @@ note_syn(struct trace *t, struct conn *c, struct tap *tap,
 {
     bool synack = s->flags & ACDC_TCP_ACK;
 
-    if (!tap->end[from].syn || tap->end[from].isn != s->seq) {
+    /* Who opens at the same time as the other end sends both. */
+    if (!tap->end[from].syn || tap->end[from].isn != s->seq
+        || tap->end[from].synack != synack) {
         tap->end[from].syn_time = s->time;
         tap->end[from].syns = 0;
     }
@@ -73,6 +75,7 @@ note_syn(struct trace *t, struct conn *c, struct tap *tap,
     tap->end[from].syn_wait = s->time > tap->end[from].syn_time
                               ? s->time - tap->end[from].syn_time : 0;
     tap->end[from].syn = true;
+    tap->end[from].synack = synack;
     tap->end[from].isn = s->seq;
     tap->end[from].mss = s->mss ? s->mss : ACDC_MSS_DEFAULT4;
     tap->end[from].has_wscale = s->has_wscale;

@@ -184,6 +184,7 @@ struct tap {
     struct half half[2];        /* By the end that sends. */
     struct {
         bool syn;               /* Its SYN or SYN-ACK was seen. */
+        bool synack;            /* That was the last. */
         bool capability, has_wscale, timestamps, ecn;
         uint8_t wscale;
         uint8_t syns;           /* How often it was sent. */
