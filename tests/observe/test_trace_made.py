@@ -513,7 +513,6 @@ def test_the_law_s_parameters(tmp_path: File) -> None:
 
 @pytest.mark.parametrize("exid", [0xABCD, 0])
 def test_another_experiment_identifier(tmp_path: File, exid: int) -> None:
-    """Any that acdc-exid may be."""
     _, wrap = LINKS["ethernet"]
     there = exid.to_bytes(2, "big")
     packets = [Ether(bytes(wrap(ip)).replace(b"\xac\xdc", there)) for ip in conversation()]
