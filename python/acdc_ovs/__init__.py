@@ -5,7 +5,7 @@
 acdc_mininet and the tests build on it.  It needs python3-openvswitch."""
 
 from .daemon import control_socket, running_in
-from .database import Change, Database, OvsError, call, unixctl
+from .database import Change, Database, OvsError, call, other_version, unixctl
 from .flows import flow_pages, flows
 from .programs import Programs
 from .switch import Ovs, Port
@@ -21,6 +21,7 @@ __all__ = [
     "control_socket",
     "flow_pages",
     "flows",
+    "other_version",
     "running_in",
     "unixctl",
 ]

@@ -43,6 +43,11 @@ class OvsError(RuntimeError):
     """Open vSwitch refused something or has ended; the message is what it said."""
 
 
+def other_version(missing: KeyError, answer: str = "acdc/show") -> str:
+    """What to say where 'answer' of ovs-vswitchd has no such key."""
+    return f"{answer} does not have {missing}: ovs-vswitchd is of another version"
+
+
 def call(path: Path, method: str, *params: Any, timeout: float = TIMEOUT) -> Any:  # noqa: ANN401
     """The result of one JSON-RPC request to a daemon's socket.
 

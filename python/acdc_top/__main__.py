@@ -19,7 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from acdc_cli import seconds
-from acdc_ovs import OvsError
+from acdc_ovs import OvsError, other_version
 
 from .reading import ORDERS, Reader, Reading
 
@@ -36,7 +36,7 @@ PROBLEMS = (OSError, OvsError, ValueError, KeyError)
 
 def _problem(error: Exception) -> str:
     if isinstance(error, KeyError):
-        return f"the answer does not have {error}: ovs-vswitchd is of another version"
+        return other_version(error, "the answer")
     return str(error)
 
 

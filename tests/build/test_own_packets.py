@@ -73,7 +73,6 @@ int main(void)
 }
 """
 
-
 USER = r"""
 #include <assert.h>
 #include <stdbool.h>

@@ -5,8 +5,13 @@ between them that is the network, and marks every data packet to MARKED_PORT."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import socket
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path as File
 
 import pytest
 
@@ -28,6 +33,24 @@ class Path:
 
     def transfer(self, port: int, size: int) -> None:
         Transfer(self.a, self.b, B, port=port, size=size).finish()
+
+
+@contextlib.contextmanager
+def daemon_that_says(reply: str, control: File) -> Iterator[None]:
+    """It answers one command, at the socket 'control'."""
+    with socket.socket(socket.AF_UNIX) as daemon:
+        daemon.bind(str(control))
+        daemon.listen()
+
+        def answer() -> None:
+            with daemon.accept()[0] as peer:
+                request = json.loads(peer.recv(4096))
+                result = {"id": request["id"], "error": None, "result": reply}
+                peer.sendall(json.dumps(result).encode())
+                peer.recv(1)
+
+        threading.Thread(target=answer, daemon=True).start()
+        yield
 
 
 @pytest.fixture(scope="session")

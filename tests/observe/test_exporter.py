@@ -11,7 +11,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import threading
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -25,7 +24,7 @@ import pytest
 from acdc_testlib.netns import Netns, wait_for
 from acdc_testlib.ovs import Ovs
 from acdc_testlib.traffic import Transfer, finish_all, open_connection
-from observe.conftest import MARKED_PORT, PORT, B, Path
+from observe.conftest import MARKED_PORT, PORT, B, Path, daemon_that_says
 
 ROOT = File(__file__).resolve().parents[2]
 EXPORTER = ROOT / "utilities/acdc-exporter"
@@ -267,19 +266,9 @@ def test_one_daemon_of_several(path: Path, tmp_path: File) -> None:
 def test_a_daemon_of_another_version(tmp_path: File) -> None:
     """Which does not know all that is asked of it: the alarm is that of one that does not answer."""
     reply = {"datapaths": [{"datapath": "netdev"}], "problems": [], "tenants": []}
-    with socket.socket(socket.AF_UNIX) as daemon:
-        daemon.bind(str(tmp_path / "other.ctl"))
-        daemon.listen()
-
-        def answer() -> None:
-            with daemon.accept()[0] as peer:
-                request = json.loads(peer.recv(4096))
-                result = {"id": request["id"], "error": None, "result": json.dumps(reply)}
-                peer.sendall(json.dumps(result).encode())
-                peer.recv(1)
-
-        threading.Thread(target=answer, daemon=True).start()
-        done = once("--target", tmp_path / "other.ctl", check=False)
+    control = tmp_path / "other.ctl"
+    with daemon_that_says(json.dumps(reply), control):
+        done = once("--target", control, check=False)
     assert done.returncode == 1
     assert samples(done.stdout).keys() == {"ovs_acdc_up", "ovs_acdc_scrape_seconds"}
     assert samples(done.stdout)["ovs_acdc_up"] == 0

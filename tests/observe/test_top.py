@@ -12,11 +12,9 @@ import os
 import pty
 import select
 import signal
-import socket
 import struct
 import subprocess
 import termios
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path as File
@@ -31,7 +29,7 @@ from acdc_testlib.traffic import Transfer, finish_all
 from acdc_top import reading as of_reading
 from acdc_top.reading import Reader, Reading, limited_by
 from acdc_top.screen import Screen
-from observe.conftest import MARKED_PORT, PORT, A, B, Path
+from observe.conftest import MARKED_PORT, PORT, A, B, Path, daemon_that_says
 
 TOP = File(__file__).resolve().parents[2] / "utilities/acdc-top"
 
@@ -372,19 +370,9 @@ def test_a_daemon_that_ends(ovs: Ovs) -> None:
 
 def test_a_daemon_of_another_version(tmp_path: File) -> None:
     """Which does not know all that is asked of it."""
-    with socket.socket(socket.AF_UNIX) as daemon:
-        daemon.bind(str(tmp_path / "other.ctl"))
-        daemon.listen()
-
-        def answer() -> None:
-            with daemon.accept()[0] as peer:
-                request = json.loads(peer.recv(4096))
-                result = {"id": request["id"], "error": None, "result": '{"tenants": [{}]}'}
-                peer.sendall(json.dumps(result).encode())
-                peer.recv(1)
-
-        threading.Thread(target=answer, daemon=True).start()
-        words = [str(TOP), "--once", "--target", str(tmp_path / "other.ctl")]
+    control = tmp_path / "other.ctl"
+    with daemon_that_says('{"tenants": [{}]}', control):
+        words = [str(TOP), "--once", "--target", str(control)]
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     said = "acdc-top: the answer does not have 'datapath': ovs-vswitchd is of another version\n"
     assert (done.returncode, done.stderr) == (1, said)
