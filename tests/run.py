@@ -391,7 +391,7 @@ TIERS = [
         ("mininet", "topologies", 15, None, ("quickstart",)),
         ("quickstart", "the quick start", 15, None, ("quickstart",)),
         ("ovs", "Open vSwitch's own tests, those near our changes", 40, run_ovs, ()),
-        ("lab", "real stacks in virtual time", 25, run_lab, ("lab",)),
+        ("lab", "real stacks in virtual time", 45, run_lab, ("lab",)),
         ("fuzz", "random packets and messages; 10 minutes if alone", 20, None, ()),
         ("bench", "the benchmarks, briefly", 10, None, ()),
         (
