@@ -67,7 +67,6 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
     if (acdc_doubt_is_timer(f)) {
         return;
     }
-    f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;     /* Karn's rule. */
     acdc_flow_facts(ctx, f, params, &facts);
     if (timed_out) {
         if ((f->flags & (ACDC_F_CAPABLE | ACDC_F_FIN_GUEST))
@@ -114,9 +113,9 @@ repeat_data(struct acdc_ctx *ctx, struct acdc_flow *f,
             const struct acdc_params *params, const struct acdc_pkt *p,
             uint32_t end)
 {
+    f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;         /* Karn's rule. */
     if (is_window_probe(f, p->seq)
         || (p->payload == 1 && p->seq == f->snd_una && end == f->snd_nxt)) {
-        f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;
         return;
     }
     if (acdc_unlikely(params->plb) && is_by_timer(ctx, f, p)) {

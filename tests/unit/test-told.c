@@ -167,6 +167,14 @@ ack_but(struct sim *s, uint32_t n)
     s->guest[1].rcv_nxt += n;
 }
 
+static void
+send_fin(struct sim *s)
+{
+    struct tcp_spec spec = sim_spec(s, 0, ACDC_TCP_FIN | ACDC_TCP_ACK, 0);
+
+    packet_free_list(sim_send(s, 0, &spec));
+}
+
 /* What is timed: the first new data after an ACK that ended the time before, and
  * nothing that was under way then. */
 static void
@@ -213,6 +221,12 @@ test_timing(void)
     s.now += 3 * SIM_MS;
     ack_but(&s, 0);
     is_u64(sim_counter(&s, 0, ACDC_C_RTT_SAMPLES), 3, "what follows is");
+    send_fin(&s);
+    s.now += 300 * SIM_MS;
+    send_fin(&s);
+    s.guest[1].rcv_nxt++;
+    ack_but(&s, 0);
+    is_u64(sim_counter(&s, 0, ACDC_C_RTT_SAMPLES), 3, "nor is a FIN that was sent again");
     sim_done(&s);
 }
 
