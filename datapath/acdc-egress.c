@@ -76,7 +76,7 @@ note_retransmission(struct acdc_ctx *ctx, struct acdc_flow *f,
         } else {
             acdc_flow_timeout(ctx, f, &facts);
         }
-    } else if (end == f->snd_nxt && !f->dupacks) {
+    } else if (!seq_before(end, f->snd_nxt) && !f->dupacks) {
         /* The tail, and no sign of loss: a tail loss probe (RFC 8985).  Its
          * answer will tell. */
     } else {
@@ -105,9 +105,9 @@ is_window_probe(const struct acdc_flow *f, uint32_t seq)
                || !seq_before(seq, f->peer_edge));
 }
 
-/* Data that the guest sent before.  Of a window probe the answer says nothing of
- * loss, nor of time.  Nor of one whose answer, an open window, was seen here and did
- * not get to the guest: a byte, and nothing else is in flight. */
+/* Data that the guest sent before, and maybe more.  Of a window probe the answer says
+ * nothing of loss, nor of time.  Nor of one whose answer, an open window, was seen here,
+ * whether it got to the guest or not: of a byte, and nothing else is in flight. */
 static ACDC_NOINLINE void
 repeat_data(struct acdc_ctx *ctx, struct acdc_flow *f,
             const struct acdc_params *params, const struct acdc_pkt *p,
@@ -115,7 +115,7 @@ repeat_data(struct acdc_ctx *ctx, struct acdc_flow *f,
 {
     f->flags &= ~(uint32_t) ACDC_F_RTT_PENDING;         /* Karn's rule. */
     if (is_window_probe(f, p->seq)
-        || (p->payload == 1 && p->seq == f->snd_una && end == f->snd_nxt)) {
+        || (p->payload && p->seq == f->snd_una && f->snd_nxt == p->seq + 1)) {
         return;
     }
     if (acdc_unlikely(params->plb) && is_by_timer(ctx, f, p)) {
@@ -180,6 +180,8 @@ follow_data(struct acdc_ctx *ctx, struct acdc_flow *f,
     } else {
         if (f->snd_nxt == f->snd_una) {
             begin_anew(ctx, f, params);
+        } else if (acdc_unlikely(seq_before(p->seq, f->snd_nxt))) {
+            repeat_data(ctx, f, params, p, end);
         }
         if (f->flags & ACDC_F_RTT_NEXT) {
             f->flags ^= ACDC_F_RTT_NEXT;

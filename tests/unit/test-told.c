@@ -167,6 +167,60 @@ ack_but(struct sim *s, uint32_t n)
     s->guest[1].rcv_nxt += n;
 }
 
+/* A guest whose segment of 100 bytes is lost sends that again together with 'more' that it
+ * wants to send since, as BSD's TCP does. */
+static void
+test_again_with_more(uint32_t more, bool early)
+{
+    struct sim s;
+    int i;
+
+    sim_connect_as(&s, NULL);
+    for (i = 0; i < 10; i++) {
+        sim_round_trip(&s, 0);
+    }
+    sim_lose_data(&s, 100);
+    s.now += (early ? 1 : 300) * SIM_MS;
+    s.guest[0].snd_nxt -= 100;
+    sim_data(&s, 0, 100 + more, false);
+    s.now += SIM_MS;
+    packet_free(sim_ack(&s, 1));
+    is_u64(sim_info_of(&s, 0).srtt_us, 1000, "%u bytes more: it is not timed", more);
+    is_u64(sim_counter(&s, 0, ACDC_C_RETRANSMITS), 1, "it counts as sent again");
+    is_u64(sim_counter(&s, 0, ACDC_C_TIMEOUTS), !early, "by the timer, or not");
+    is_u64(sim_counter(&s, 0, ACDC_C_CUTS_LOSS), 0, "the tail is no other loss");
+    sim_done(&s);
+}
+
+/* What probes a closed window is part of the first segment once that opens. */
+static void
+test_probe_with_more(void)
+{
+    struct sim s;
+    int i;
+
+    sim_connect_as(&s, NULL);
+    for (i = 0; i < 10; i++) {
+        sim_round_trip(&s, 0);
+    }
+    s.guest[1].window = 0;
+    packet_free(sim_ack(&s, 1));
+    s.now += 300 * SIM_MS;
+    sim_lose_data(&s, 1);
+    s.guest[0].snd_nxt--;
+    s.now += 300 * SIM_MS;
+    s.guest[1].window = 0xffff;
+    packet_free(sim_ack(&s, 1));
+    s.now += 100 * SIM_MS;
+    sim_data(&s, 0, 1448, false);
+    s.now += SIM_MS;
+    packet_free(sim_ack(&s, 1));
+    is_u64(sim_counter(&s, 0, ACDC_C_RETRANSMITS), 0, "a probe's byte is not sent again");
+    is_u64(sim_counter(&s, 0, ACDC_C_TIMEOUTS), 0, "nor is that a timeout");
+    ok(sim_info_of(&s, 0).srtt_us < 2000, "nor timed");
+    sim_done(&s);
+}
+
 static void
 send_fin(struct sim *s)
 {
@@ -519,6 +573,11 @@ main(void)
         test_rewriting(scale);
     }
     test_timing();
+    test_again_with_more(0, false);
+    test_again_with_more(1, false);
+    test_again_with_more(1000, false);
+    test_again_with_more(1000, true);
+    test_probe_with_more();
     test_small_windows();
     test_observe();
     test_live();
