@@ -306,11 +306,15 @@ acdc_flow_find(const struct acdc_ctx *ctx, struct acdc_pkt *p)
     if ((p->tcp_flags & ACDC_TCP_SYN) || (acdc_flow_in(f)->n_syns & ACDC_OTHER_VLANS)) {
         return f;
     }
-    if (!acdc_pkt_strip(p, ctx->exid)
-        || (acdc_pkt_reserved(p) && !acdc_pkt_make_writable(p))) {
+    if (!acdc_pkt_strip(p, ctx->exid)) {
         return NULL;
     }
-    acdc_pkt_set_reserved(p, 0);
+    if (acdc_pkt_reserved(p)) {
+        if (!acdc_pkt_make_writable(p)) {
+            return NULL;
+        }
+        acdc_pkt_set_reserved(p, 0);
+    }
     return f;
 }
 

@@ -618,12 +618,42 @@ test_statistics(void)
     sim_done(&s);
 }
 
+/* A packet that others have too, in another VLAN than its connection, and in which nothing
+ * is to be changed: not even from one checksum of zero to the other. */
+static void
+test_shared_in_other_vlan(void)
+{
+    struct packet *p, *other;
+    struct tcp_spec spec;
+    uint8_t *buf;
+    struct sim s;
+
+    sim_init(&s, NULL, NULL);
+    sim_connect(&s);
+    s.vlans = 1;
+    s.guest[1].window = 1;
+    spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
+    p = packet_make(&spec);
+    memset(packet_data(p) + p->len - 4, 0xff, 2);
+    other = packet_clone(p);
+    p->shared = true;
+    buf = p->buf;
+    p = sim_ingress(&s, 0, p);
+    ok(!memcmp(buf + spec.headroom, packet_data(other), other->len), "not written");
+    ok(p && packet_same(p, other), "and it passes");
+    packet_free(p);
+    packet_free(other);
+    free(buf);
+    sim_done(&s);
+}
+
 int
 main(void)
 {
     test_life();
     test_keep_alive_after_fin();
     test_mid_stream();
+    test_shared_in_other_vlan();
     test_eviction();
     test_limits();
     test_no_memory();
