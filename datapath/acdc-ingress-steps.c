@@ -358,7 +358,6 @@ enforce(const struct steps *s, uint32_t own, unsigned int kind)
     if (!s->near) {
         return true;
     }
-
     in->out_window = kind & IS_SYN ? (uint16_t) (field >> f->out_wscale) : field;
     note_offer(ctx, f, in, p->tcp_flags & ACDC_TCP_ACK ? p->ack : f->snd_una,
                (uint32_t) field << scale, own, f->flags & ACDC_F_EDGE);
@@ -491,11 +490,7 @@ undress(struct steps *s)
                && (!is_plausible(s) || acdc_flow_in_handshake(f))) {
         ACDC_COUNT(ctx, FEEDBACK_BAD, 1);
     } else if (p->opt_flags & ACDC_O_FEEDBACK) {
-        if (s->fack) {
-            ACDC_COUNT(ctx, FACK_RECEIVED, 1);
-        } else {
-            ACDC_COUNT(ctx, PACK_RECEIVED, 1);
-        }
+        acdc_count(ctx, s->fack ? ACDC_C_FACK_RECEIVED : ACDC_C_PACK_RECEIVED, 1);
         s->report = read_feedback(s);
         s->timed = (p->opt_flags & ACDC_O_REPORT) && acdc_timing_take(ctx, f, s->params, p);
         if (s->report == REPORT_GOOD && !(f->flags & ACDC_F_CAPABLE)) {
@@ -540,6 +535,7 @@ pass_ack(struct steps *s)
 {
     struct acdc_flow *f = s->f;
     struct acdc_pkt *p = s->p;
+    uint16_t heard_window = s->in->peer_window, told_window = s->in->out_window;
     unsigned int kind = process_ack(s);
 
     if (s->fack) {
@@ -553,6 +549,10 @@ pass_ack(struct steps *s)
     }
     if (p->ack == f->snd_una) {
         f->flags &= ~(uint32_t) ACDC_F_BEHIND;
+    } else if (seq_before(p->ack, f->snd_una)) {
+        /* Overtaken: the guest has a later window (RFC 9293 section 3.10.7.4). */
+        s->in->peer_window = heard_window;
+        s->in->out_window = told_window;
     }
     if (p->payload && f->snd_nxt != f->snd_una) {
         f->flags |= ACDC_F_BOTH_WAYS;

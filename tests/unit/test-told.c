@@ -409,6 +409,44 @@ test_updates(void)
     sim_done(&s);
 }
 
+/* An ACK that others have overtaken, as where the network reorders or the peer's data waits
+ * for its pace: what it says of the window is of the past, and guests do not take it (RFC
+ * 9293 section 3.10.7.4). */
+static void
+test_overtaken(void)
+{
+    struct tcp_spec old;
+    struct sim s;
+    int i;
+
+    sim_connect_as(&s, NULL);
+    for (i = 0; i < 5; i++) {
+        sim_data(&s, 0, 1448, false);
+    }
+    s.now += SIM_MS;
+    old = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
+    old.ack -= 4 * 1448;
+    old.window = 0;
+    ack_but(&s, 3 * 1448);
+    packet_free_list(sim_send(&s, 1, &old));
+    for (i = 0; i < 3; i++) {
+        struct packet *p;
+
+        s.guest[1].rcv_nxt -= 3 * 1448;
+        p = sim_ack(&s, 1);
+        s.guest[1].rcv_nxt += 3 * 1448;
+        is_u64(packet_count(p), 1, "duplicate ACK %d arrives", i);
+        packet_free_list(p);
+        packet_free_list(sim_send(&s, 1, &old));
+    }
+    is_u64(sim_counter(&s, 0, ACDC_C_CUTS_LOSS), 1, "three are a loss");
+    s.now += 300 * SIM_MS;
+    s.guest[0].snd_nxt -= 3 * 1448;
+    sim_data(&s, 0, 1448, false);
+    is_u64(sim_counter(&s, 0, ACDC_C_RETRANSMITS), 1, "and no window is probed");
+    sim_done(&s);
+}
+
 /* The peer probes the closed window of a guest that has data in flight.  The guest's answer
  * opens it, and the guest counts no probe as a duplicate ACK. */
 static void
@@ -582,6 +620,7 @@ main(void)
     test_observe();
     test_live();
     test_updates();
+    test_overtaken();
     test_window_probes();
     test_renumbering();
     test_both_ways();
