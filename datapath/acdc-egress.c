@@ -298,7 +298,8 @@ is_optimistic(const struct acdc_flow *f, const struct acdc_pkt *p)
            && seq_after(acknowledged_to(p),
                         f->rcv_nxt + 1)         /* A FIN not followed. */
            && (f->state == ACDC_FLOW_ESTABLISHED
-               || f->state == ACDC_FLOW_CLOSING);
+               || f->state == ACDC_FLOW_CLOSING
+               || (f->state == ACDC_FLOW_RESET && (f->flags & ACDC_F_LAW)));
 }
 
 /* The first packet in a unit of 'seen'. */

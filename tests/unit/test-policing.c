@@ -259,6 +259,28 @@ test_hostile_receiver(void)
     sim_done(&s);
 }
 
+/* An optimistic ACK behind a RST, or a SYN, which the peer only challenges or does not
+ * get. */
+static void
+test_optimistic_after(uint8_t flags)
+{
+    struct acdc_params params = acdc_params_default;
+    struct tcp_spec spec;
+    struct sim s;
+
+    params.police = true;
+    sim_connect_as(&s, &params);
+    sim_data(&s, 0, 1448, false);
+    spec = sim_spec(&s, 1, flags, 0);
+    spec.seq += flags & ACDC_TCP_SYN ? 1 << 24 : 0;
+    is_u64(sim_leave(&s, 1, &spec), 1, "flags %02x leave", flags);
+    spec = sim_spec(&s, 1, ACDC_TCP_ACK, 0);
+    is_u64(sim_leave(&s, 1, &spec), 1, "an ACK of what arrived");
+    spec.ack += 100000;
+    is_u64(sim_leave(&s, 1, &spec), 0, "an optimistic ACK does not");
+    sim_done(&s);
+}
+
 /* Segments that GRO made a packet of whose length IPv4's header cannot say. */
 static struct packet *
 make_big(struct sim *s)
@@ -310,6 +332,9 @@ main(void)
     test_far_acks(true);
     test_far_acks(false);
     test_hostile_receiver();
+    test_optimistic_after(ACDC_TCP_RST);
+    test_optimistic_after(ACDC_TCP_RST | ACDC_TCP_ACK);
+    test_optimistic_after(ACDC_TCP_SYN);
     test_big(0);
     test_big(1);
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
