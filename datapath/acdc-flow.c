@@ -324,7 +324,9 @@ is_valid_reset(const struct acdc_ctx *ctx, const struct acdc_flow *f,
                : (p->seq - f->rcv_nxt) + 0x10000 < 0x20000;
     }
     if (f->flags & ACDC_F_LAW) {
-        return !seq_before(p->seq, f->snd_una) && !seq_after(p->seq, f->snd_nxt);
+        /* The SYN-ACK may be sent again. */
+        return !acdc_flow_in_handshake(f) && !seq_before(p->seq, f->snd_una)
+               && !seq_after(p->seq, f->snd_nxt);
     }
     return f->state == ACDC_FLOW_SYN_RECEIVED && ack
            && seq_after(p->ack, in->irs) && !seq_after(p->ack, f->rcv_nxt);

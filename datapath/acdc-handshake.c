@@ -348,8 +348,10 @@ lock_flow_of_syn(struct acdc_ctx *ctx, struct acdc_pkt *p)
             return first;
         }
         /* With the number that the connection began with it may have been sent
-         * before the guest got the SYN-ACK, or begin another one. */
-        if (ctx->dir == ACDC_EGRESS && !acdc_flow_is_iss(first, p->seq)) {
+         * before the guest got the SYN-ACK, or begin another one.  The guest's SYN-ACK
+         * may be sent again. */
+        if (ctx->dir == ACDC_EGRESS && !acdc_flow_in_handshake(first)
+            && !acdc_flow_is_iss(first, p->seq)) {
             acdc_flow_set_state(ctx, first, ACDC_FLOW_RESET);
         }
         acdc_unlock(&first->lock);

@@ -337,6 +337,27 @@ test_reset_in_handshake(bool outsider, int wscale)
     sim_done(&s);
 }
 
+/* The same, or another SYN, and the SYN-ACK is lost: the one that is sent again is as
+ * good. */
+static void
+test_between_synacks(uint8_t flags)
+{
+    struct tcp_spec spec;
+    struct sim s;
+
+    sim_init(&s, NULL, NULL);
+    sim_syn(&s);
+    sim_synack(&s);
+    sim_forget(&s, 0);
+    spec = sim_spec(&s, 1, flags, 0);
+    spec.seq += flags & ACDC_TCP_SYN ? 1 << 20 : 1;
+    is_u64(sim_leave(&s, 1, &spec), 1, "flags %#x", flags);
+    sim_connect(&s);
+    ok(packet_is_ours(s.wire[1]), "the SYN-ACK is sent again with the capability");
+    ok(sim_info_of(&s, 0).capable && sim_info_of(&s, 1).capable, "both ends have it");
+    sim_done(&s);
+}
+
 int
 main(void)
 {
@@ -357,6 +378,8 @@ main(void)
     test_reset_in_handshake(false, -1);
     test_reset_in_handshake(true, 7);
     test_reset_in_handshake(true, -1);
+    test_between_synacks(ACDC_TCP_RST);
+    test_between_synacks(ACDC_TCP_SYN);
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
     return tap_end();
 }
