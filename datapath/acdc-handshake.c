@@ -397,8 +397,10 @@ acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     }
     if (acdc_flow_is_live(f)
         && (f->state != ACDC_FLOW_SYN_SENT || f->snd_una != p->seq)) {
-        /* Sent again, or while the guest's SYN-ACK waits for the peer's ACK. */
+        /* While the guest's SYN-ACK waits for the peer's ACK: that the peer may not
+         * get, and this it may. */
         note_options(f, p, true);
+        offer(ctx, f, acdc_flow_params(ctx, f), p);
         acdc_unlock(&f->lock);
         return;
     }

@@ -358,6 +358,36 @@ test_between_synacks(uint8_t flags)
     sim_done(&s);
 }
 
+/* A guest whose SYN-ACK does not arrive sends its SYN instead, with the number that the
+ * SYN-ACK had: the peer takes that for a simultaneous open. */
+static void
+test_syn_behind_synack(void)
+{
+    struct packet *p;
+    struct tcp_spec spec;
+    struct sim s;
+
+    sim_init(&s, NULL, NULL);
+    sim_syn(&s);
+    spec = sim_spec(&s, 1, ACDC_TCP_SYN | ACDC_TCP_ACK, 0);
+    sim_leave(&s, 1, &spec);
+    spec = sim_spec(&s, 1, ACDC_TCP_SYN, 0);
+    p = sim_egress(&s, 1, packet_make(&spec));
+    ok(packet_is_ours(p) && packet_csum_ok(p), "the SYN has the capability");
+    packet_free_list(sim_ingress(&s, 0, p));
+    s.guest[0].rcv_nxt = spec.seq + 1;
+    spec = sim_spec(&s, 0, ACDC_TCP_SYN | ACDC_TCP_ACK, 0);
+    packet_free_list(sim_send(&s, 0, &spec));
+    s.guest[0].snd_nxt++;
+    s.guest[1].snd_nxt++;
+    packet_free_list(sim_ack(&s, 1));
+    ok(sim_info_of(&s, 0).capable && sim_info_of(&s, 1).capable, "both ends have it");
+    sim_data(&s, 1, 1000, true);
+    packet_free_list(sim_ack(&s, 0));
+    is_u64(sim_info_of(&s, 1).fb_ce, 1000, "and report");
+    sim_done(&s);
+}
+
 int
 main(void)
 {
@@ -380,6 +410,7 @@ main(void)
     test_reset_in_handshake(true, -1);
     test_between_synacks(ACDC_TCP_RST);
     test_between_synacks(ACDC_TCP_SYN);
+    test_syn_behind_synack();
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
     return tap_end();
 }
