@@ -111,9 +111,8 @@ note_silence(const struct steps *s, uint32_t acked)
     in->silent = (uint16_t) (silent < ACDC_SILENT_MAX ? silent
                                                       : ACDC_SILENT_MAX);
     if (silent > (limit < ACDC_SILENT_MAX ? limit : ACDC_SILENT_MAX)) {
-        acdc_flow_set_counted(s->ctx, f, false);
+        acdc_flow_set_capable(s->ctx, f, s->params, false);
         in->silent = (uint16_t) s->ctx->seen;
-        acdc_law_switch(&in->law, acdc_flow_algorithm(f, s->params));
         ACDC_COUNT(s->ctx, FEEDBACK_LOST, 1);
         ACDC_TRACE_FLOW(fallback, s->ctx, f, ACDC_FALLBACK_SILENT,
                         in->law.wnd);
@@ -493,11 +492,11 @@ undress(struct steps *s)
         acdc_count(ctx, s->fack ? ACDC_C_FACK_RECEIVED : ACDC_C_PACK_RECEIVED, 1);
         s->report = read_feedback(s);
         s->timed = (p->opt_flags & ACDC_O_REPORT) && acdc_timing_take(ctx, f, s->params, p);
-        if (s->report == REPORT_GOOD && !(f->flags & ACDC_F_CAPABLE)) {
-            /* It speaks again. */
-            acdc_flow_set_counted(ctx, f, true);
-            acdc_law_switch(&s->in->law, acdc_flow_algorithm(f, s->params));
-        }
+    }
+    if (!(f->flags & ACDC_F_CAPABLE)
+        && (s->report == REPORT_GOOD || (is_plausible(s) && acdc_offer_has_arrived(f, p)))) {
+        /* It speaks again. */
+        acdc_flow_set_capable(ctx, f, s->params, true);
     }
     if (p->payload && is_plausible(s)) {
         acdc_timing_note(ctx, f, p);

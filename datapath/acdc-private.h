@@ -253,6 +253,9 @@ bool acdc_synack_egress(struct acdc_ctx *, struct acdc_pkt *,
                         struct acdc_flow *, const struct acdc_params *);
 bool acdc_synack_ingress(struct acdc_ctx *, struct acdc_pkt *,
                          struct acdc_flow *, const struct acdc_params *);
+/* Whether the other end shows by 'p', which is plausible, that the capability has arrived of
+ * a handshake that ended without.  True once. */
+bool acdc_offer_has_arrived(struct acdc_flow *, const struct acdc_pkt *p);
 
 /* acdc-wscale.c: window scales; flow's lock held. ------------------------------ */
 
@@ -532,6 +535,9 @@ void acdc_doubt_settle(struct acdc_ctx *, struct acdc_flow *,
 /* acdc-unseen.c: the directions of a connection that go different ways; the flow's
  * lock held. */
 
+/* The other end reports, or does not any more. */
+void acdc_flow_set_capable(struct acdc_ctx *, struct acdc_flow *,
+                           const struct acdc_params *, bool capable);
 /* Before acdc_flow_see(), the first time in its unit: the guest sent data, or an ACK of
  * data that did not come. */
 void acdc_flow_note_sent(struct acdc_ctx *, struct acdc_flow *,

@@ -7,9 +7,9 @@
 
 #include "acdc-private.h"
 
-static void
-set_capable(struct acdc_ctx *ctx, struct acdc_flow *f,
-            const struct acdc_params *params, bool capable)
+void
+acdc_flow_set_capable(struct acdc_ctx *ctx, struct acdc_flow *f,
+                      const struct acdc_params *params, bool capable)
 {
     acdc_flow_set_counted(ctx, f, capable);
     acdc_law_switch(&acdc_flow_in(f)->law, acdc_flow_algorithm(f, params));
@@ -28,7 +28,7 @@ become_deaf(struct acdc_ctx *ctx, struct acdc_flow *f,
     f->flags &= ~(uint32_t) (ACDC_F_EDGE | ACDC_F_RTT_PENDING);
     f->peer_edge = f->rcv_nxt;
     if (f->flags & ACDC_F_CAPABLE) {
-        set_capable(ctx, f, params, false);
+        acdc_flow_set_capable(ctx, f, params, false);
         ACDC_TRACE_FLOW(fallback, ctx, f, ACDC_FALLBACK_UNHEARD,
                         acdc_flow_in(f)->law.wnd);
     }
@@ -137,7 +137,7 @@ resume(struct acdc_ctx *ctx, struct acdc_flow *f,
                              | ACDC_F_FIN_PEER);
     if ((f->flags & ACDC_F_OFFERED) && (f->flags & ACDC_F_PEER)) {
         in->silent = 0;
-        set_capable(ctx, f, params, true);
+        acdc_flow_set_capable(ctx, f, params, true);
     }
 }
 

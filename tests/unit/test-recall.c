@@ -218,6 +218,41 @@ test_addresses(bool v6)
     sim_done(&s);
 }
 
+/* The ACK of a SYN-ACK is lost until that is sent again without the capability, and then the
+ * guest that connects has data and nothing to report.  It marks that, so the other end
+ * knows that the first SYN-ACK has arrived, and reports. */
+static void
+test_synack_without(bool v6)
+{
+    struct sim s;
+    unsigned int i;
+
+    sim_init(&s, NULL, NULL);
+    s.v6 = v6;
+    sim_syn(&s);
+    for (i = 0; i < 2; i++) {
+        sim_synack(&s);
+        s.now += ACDC_SYN_PLAIN_MS * SIM_MS;
+    }
+    s.guest[0].snd_nxt++;
+    s.guest[1].snd_nxt++;
+    ok(sim_info_of(&s, 0).capable && !sim_info_of(&s, 1).capable, "one end takes it back");
+    for (i = 0; i < 10; i++) {
+        sim_data(&s, 0, 1000, i == 2);
+        s.now += SIM_MS;
+        packet_free_list(sim_ack(&s, 1));
+    }
+    is_u64(sim_info_of(&s, 0).fb_total, 10000, "data is reported");
+    is_u64(sim_info_of(&s, 0).fb_ce, 1000, "and marks");
+    sim_data(&s, 1, 1000, true);
+    s.now += SIM_MS;
+    packet_free_list(sim_ack(&s, 0));
+    ok(sim_info_of(&s, 1).capable, "both ends have it");
+    is_u64(sim_info_of(&s, 1).fb_ce, 1000, "and marks of the other direction");
+    is_u64(sim_counter(&s, 1, ACDC_C_FEEDBACK_BAD), 0, "all are good");
+    sim_done(&s);
+}
+
 int
 main(void)
 {
@@ -227,6 +262,7 @@ main(void)
         test_paths(v6);
         test_unseen(v6);
         test_addresses(v6);
+        test_synack_without(v6);
     }
     test_new_guest();
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
