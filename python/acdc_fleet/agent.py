@@ -347,6 +347,8 @@ class Agent:
         if root is None or fleet is None or self.transaction is not None:
             return None
         written = _number(root.external_ids, "acdc-revision", 0)
+        if root.external_ids.get("acdc-fleet") != fleet.id:
+            written = 0  # It is a number of another fleet.
         host = self.first("Host")
         problems = list(self.problems)
         applied = written

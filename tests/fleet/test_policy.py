@@ -135,11 +135,15 @@ def test_of_another_fleet(fleet: Fleet) -> None:
     """A new, empty centre does not delete what hosts have."""
     host = fleet.hosts[3]
     own = host.get("open_vswitch", ".", "external_ids:acdc-fleet")
-    host.vsctl("set", "open_vswitch", ".", "external_ids:acdc-fleet=1234")
+    ids = ("external_ids:acdc-fleet=1234", "external_ids:acdc-revision=999999")
+    host.vsctl("set", "open_vswitch", ".", *ids)
     fleet.ctl("tenant", "set", "blue", "beta=1")
     said = f"this host is of fleet 1234, not of {own}"
     wait_for("the problem", lambda: fleet.ctl_json("status")["problems"] == {host.name: [said]})
     assert host.beta() == "0.5"
+    # What it has is no revision of this fleet, whatever its number.
+    done = fleet.run_ctl("tenant", "set", "blue", "beta=1", "--wait=hosts", "--timeout=2")
+    assert (done.returncode, f"within 2 s: {host.name}\n" in done.stderr) == (4, True)
     host.vsctl("set", "open_vswitch", ".", f"external_ids:acdc-fleet={own}")
     wait_for("the change", lambda: host.beta() == "1")
 
