@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import socket
 from collections.abc import Sequence
 from ssl import SSLError
 from typing import Any
@@ -15,7 +16,7 @@ from ovs.db import error as db_error
 from ovs.db.data import Datum
 from ovs.jsonrpc import Connection, Message
 from ovs.poller import Poller
-from ovs.stream import SSLStream, Stream
+from ovs.stream import SSLStream, Stream, TCPStream
 from ovs.timeval import msec
 
 
@@ -23,20 +24,39 @@ class Failure(Exception):
     """What the operator is told."""
 
 
-class TlsStream(SSLStream):
-    """What Python raises Open vSwitch's class lets through.  Here the connection fails."""
+def _numeric(suffix: str) -> str:
+    """ADDRESS:PORT, of a host that is named as well: what is not IPv4 Open vSwitch's classes take
+    for IPv6."""
+    host, _, port = suffix.rpartition(":")
+    if not host:
+        return suffix
+    address = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)[0][4][0]
+    return f"[{address}]:{port}"
 
+
+def _open(kind: type[Stream], suffix: str, dscp: int) -> Any:  # noqa: ANN401
+    """What Python raises Open vSwitch's classes let through.  Here the connection fails."""
+    try:
+        return kind._open(_numeric(suffix), dscp)
+    except (OSError, TypeError, ValueError) as failed:
+        TlsStream.why = str(failed)
+        return errno.EPROTO, None
+
+
+class TcpStream(TCPStream):
+    @staticmethod
+    def _open(suffix: str, dscp: int) -> Any:  # noqa: ANN401
+        return _open(TCPStream, suffix, dscp)
+
+
+class TlsStream(SSLStream):
     why = ""
     """What was raised last: an errno would not say that a certificate has expired."""
 
     @staticmethod
     def _open(suffix: str, dscp: int) -> Any:  # noqa: ANN401
         """Files may be missing, or belong to two certificates while they are replaced."""
-        try:
-            return SSLStream._open(suffix, dscp)
-        except (OSError, TypeError, ValueError) as failed:
-            TlsStream.why = str(failed)
-            return errno.EPROTO, None
+        return _open(SSLStream, suffix, dscp)
 
     def connect(self) -> int:
         """A certificate may be refused, or the server go away in the middle of the handshake."""
@@ -48,6 +68,7 @@ class TlsStream(SSLStream):
         return error
 
 
+Stream.register_method("tcp", TcpStream)
 Stream.register_method("ssl", TlsStream)
 
 
@@ -97,11 +118,7 @@ def call(
     said = []
     for address in addresses:
         deadline = msec() + timeout
-        try:
-            error, stream = Stream.open_block(Stream.open(address), timeout)
-        except ValueError as bad:
-            said.append(f"{address}: {bad}")
-            continue
+        error, stream = Stream.open_block(Stream.open(address), timeout)
         if error:
             text = TlsStream.why or (os.strerror(error) if error > 0 else "closed")
             TlsStream.why = ""

@@ -91,3 +91,38 @@ def test_files_and_addresses_that_are_wrong(
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"{address}: ") and said in done.stdout
+
+
+# The IDL connects in the same way.
+NAMED = """
+import socket, sys
+from acdc_fleet import transport
+transport.use_keys("key.pem", "cert.pem", "cert.pem")
+server = socket.create_server(("127.0.0.1", 0))
+port = server.getsockname()[1]
+for kind in ("tcp", "ssl"):
+    error, stream = transport.Stream.open(f"{kind}:localhost:{port}")
+    print(error or server.accept()[1][0])
+    try:
+        transport.call(f"{kind}:nowhere.invalid:{port}", "get_schema", "x")
+    except ConnectionError as error:
+        print(error)
+"""
+
+
+def test_names_of_hosts(tmp_path: Path) -> None:
+    make = f"openssl req -x509 -nodes -keyout key.pem -out cert.pem -subj /CN=x {CURVE}"
+    subprocess.run(make.split(), cwd=tmp_path, check=True, capture_output=True)
+    ns = Netns()
+    try:
+        done = subprocess.run(
+            ns.command("/usr/bin/python3", "-c", NAMED),
+            cwd=tmp_path, capture_output=True, text=True, check=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT / "python")},
+        )  # fmt: skip
+    finally:
+        ns.close()
+    tcp, no_tcp, tls, no_tls = done.stdout.splitlines()
+    assert (tcp, tls) == ("127.0.0.1", "127.0.0.1")
+    for said in (no_tcp, no_tls):
+        assert "nowhere.invalid" in said and "name" in said.rpartition(":")[2]
