@@ -420,15 +420,9 @@ class Agent:
                 self.say(str(error))
                 self.retry_at = msec() + random.randrange(1000, 4000)
         # Not the local one again: what came now would wait for connect() and the next event.
-        try:
-            for idl in (self.centre, self.southbound):
-                if idl is not None:
-                    idl.run()
-        except ValueError as bad:
-            # Of a remote that is none.
-            self.say(str(bad))
-            self.disconnect()
-            self.retry_at = msec() + random.randrange(1000, 4000)
+        for idl in (self.centre, self.southbound):
+            if idl is not None:
+                idl.run()
         idls = [idl for idl in (self.local, self.centre, self.southbound) if idl is not None]
         if self.transaction is not None:
             self.commit()

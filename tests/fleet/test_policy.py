@@ -173,6 +173,17 @@ def test_errors(running: Fleet, words: list[str], said: str) -> None:
     assert running.ctl("log") == before
 
 
+def test_an_address_of_ovn_that_is_none(fleet: Fleet) -> None:
+    """The host says so, and follows the fleet."""
+    host = fleet.hosts[3]
+    host.vsctl("set", "open_vswitch", ".", 'external_ids:ovn-remote="tcp:10.0.0.9"')
+    fleet.ctl("bind", "blue", "a=b", "--logical")
+    said = ["tcp:10.0.0.9: no logical ports are known yet"]
+    wait_for("it", lambda: fleet.ctl_json("status")["problems"].get(host.name) == said, 15)
+    fleet.ctl("unbind", "blue", "a=b", "--logical")
+    host.vsctl("remove", "open_vswitch", ".", "external_ids", "ovn-remote")
+
+
 def test_what_others_do_wakes_nobody(fleet: Fleet) -> None:
     """A thousand agents that hear of a thousand acknowledgements would be busy with that."""
     host = fleet.hosts[4]
