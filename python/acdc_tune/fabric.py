@@ -183,7 +183,7 @@ def load(path: Path) -> Fabric:
 
     try:
         data = yaml.load(path.read_text(), Once)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise Problem(f"{path}: {getattr(error, 'strerror', '') or error}") from None
     try:
         return build(data)

@@ -296,6 +296,13 @@ def test_page_shows_what_is_printed(command: str, output: str) -> None:
     assert done.stdout.strip() == output
 
 
+def test_a_date_that_is_none_is_refused() -> None:
+    """YAML takes it for one."""
+    done = acdc_tune("/dev/stdin", stdin="mtu: 2026-02-30\n")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch("acdc-tune: /dev/stdin: day .*\n", done.stderr)
+
+
 def test_a_name_twice_is_refused() -> None:
     done = acdc_tune("/dev/stdin", stdin="mtu: 1500\nflows: 1\nmtu: 9000\n")
     assert (done.returncode, done.stdout) == (2, "")
