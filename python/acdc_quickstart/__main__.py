@@ -51,15 +51,15 @@ with a warning); 1 when one failed; 2 for wrong arguments; 130 after Ctrl-C."""
 
 
 def _rate(text: str) -> int:
-    found = re.fullmatch(r"([0-9.]+)([kmg]?)(bit)?", text.lower())
+    found = re.fullmatch(r"([0-9]*\.?[0-9]+)([kmg]?)(bit)?", text.lower())
     if not found:
         raise argparse.ArgumentTypeError(f"'{text}': want a rate as 100mbit")
-    rate = int(float(found[1]) * {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[found[2]])
+    rate = float(found[1]) * {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[found[2]]
     if not 1_000_000 <= rate <= 1_000_000_000:
         raise argparse.ArgumentTypeError(
             f"'{text}': want 1mbit to 1gbit: the userspace datapath does it all"
         )
-    return rate
+    return int(rate)
 
 
 def _names(text: str) -> list[str]:

@@ -102,6 +102,7 @@ def test_targets(results: tuple[str, Path]) -> None:
     "args",
     [
         ["--rate", "fast"],
+        ["--rate", "1.2.3mbit"],
         ["--phases", "later"],
         ["--beta", "2"],
         ["--seconds", "1"],
