@@ -11,8 +11,9 @@ import os
 import signal
 import sys
 import zlib
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -71,14 +72,10 @@ def ending(program: str, failed: int = 1) -> Iterator[None]:
 
 def seconds(text: str) -> float:
     """For add_argument(type=...): at most an hour."""
-    value = float(text)
-    if not 0 < value <= 3600:
-        raise ValueError(text)
-    return value
-
-
-# As argparse names it.
-seconds.__name__ = "number of seconds"
+    with suppress(ValueError):
+        if 0 < (value := float(text)) <= 3600:
+            return value
+    raise ArgumentTypeError(f"'{text}': want more than 0, and at most 3600 seconds")
 
 
 def is_module(note: bytes, path: Path) -> bool | None:

@@ -314,18 +314,19 @@ def test_a_database_that_does_not_run(switch: Ovs) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "said"),
     [
-        ["--what"],
-        *(["--timeout", n] for n in ("nan", "inf", "-1", "0")),
-        *(["--vlan", "4095", "hv2"], ["--mark"], ["--bridge", "br0"]),
-        ["--via", "ssh hv2 acdc-check --peer", "--peer-rundir", "/run/other", "hv2"],
+        (["--what"], "unrecognized arguments: --what"),
+        *((["--timeout", n], f"'{n}': want more than 0, and") for n in ("nan", "inf", "-1", "0")),
+        (["--vlan", "4095", "hv2"], "argument --vlan: '4095': want 1 to 4094"),
+        (["--vlan", "x", "hv2"], "argument --vlan: 'x': want 1 to 4094"),
+        *((words, "goes with a HOST") for words in (["--mark"], ["--bridge", "br0"])),
+        (["--via", "ssh hv2 acdc-check --peer", "--peer-rundir", "/run/other", "hv2"], "is for ssh"),
     ],
-    ids=" ".join,
 )
-def test_wrong_arguments(switch: Ovs, arguments: list[str]) -> None:
+def test_wrong_arguments(switch: Ovs, arguments: list[str], said: str) -> None:
     """Not 2, which is CRITICAL."""
     done = run(switch, *arguments)
     assert done.returncode == UNKNOWN
-    assert "usage: acdc-check" in done.stderr
+    assert "usage: acdc-check" in done.stderr and said in done.stderr
     assert "Nagios" in run(switch, "--help").stdout

@@ -237,12 +237,18 @@ def test_a_daemon_that_is_started_again(path: Path, prometheus: Prometheus, ovs:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--listen", ":9625"], ["--listen", "a:0"], ["--what"], ["--timeout", "inf"]]
+    ("arguments", "said"),
+    [
+        (["--listen", ":9625"], ":9625: want ADDRESS:PORT"),
+        (["--listen", "a:0"], "a:0: want ADDRESS:PORT"),
+        (["--what"], "unrecognized arguments: --what"),
+        (["--timeout", "4000"], "'4000': want more than 0, and at most 3600 seconds"),
+    ],
 )
-def test_wrong_arguments(arguments: list[str]) -> None:
+def test_wrong_arguments(arguments: list[str], said: str) -> None:
     done = once(*arguments, check=False)
     assert done.returncode == 2
-    assert "usage: acdc-exporter" in done.stderr
+    assert "usage: acdc-exporter" in done.stderr and said in done.stderr
 
 
 def test_a_name_that_cannot_be() -> None:
