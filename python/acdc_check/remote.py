@@ -84,7 +84,8 @@ class Peer:
     def __exit__(self, *_: object) -> None:
         """It ends when its input does, and has undone all then."""
         assert self._process.stdin
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
         try:
             self._process.wait(20)
         except subprocess.TimeoutExpired:
@@ -108,7 +109,9 @@ class Peer:
     def start(self, method: str, *arguments: object) -> None:
         """The reply is finish()'s."""
         assert self._process.stdin
-        print(json.dumps([method, *arguments]), file=self._process.stdin, flush=True)
+        # If it has ended, finish() says with what status.
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps([method, *arguments]), file=self._process.stdin, flush=True)
 
     def finish(self) -> Any:  # noqa: ANN401
         reply = self._line()

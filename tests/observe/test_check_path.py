@@ -339,6 +339,8 @@ def test_interrupted(hypervisors: Hypervisors, number: signal.Signals) -> None:
         (["--peer-bridge", "br9"], "hv2: no bridge br9: br0"),
         (["--via", "false"], "hv2: acdc-check --peer ended with status 1"),
         (["--via", "echo hello"], "hv2: not acdc-check --peer, but: hello"),
+        # A connection of ssh that breaks later.
+        (["--via", "echo '{\"acdc-check\": 1}'"], "hv2: acdc-check --peer ended with status 0"),
         (["--via", "sleep 20", "--timeout", "1"], "hv2: no answer of acdc-check --peer in 1 s"),
         (["--via", "/no/such/program"], "/no/such/program: No such file or directory"),
     ],
