@@ -27,6 +27,8 @@ class Command:
         self.centre = Centre(args.db, args.connect_timeout)
         self.made: dict[str, Any] = {}
         """What is to be printed of a revision that was made."""
+        self.known: set[tuple[str, str]] = set()
+        """The problems that there were before that."""
 
     def show(self, data: Any, text: str) -> None:  # noqa: ANN401
         shown = json.dumps(data, indent=1, sort_keys=True) if self.args.json else text
@@ -45,6 +47,7 @@ class Command:
         stages = rollout.stages(centre) if args.staged else []
         if args.staged:
             rollout.check(centre, stages)
+        self.known = rollout.problems(centre)
         before, after, number = centre.set_policy(
             edit, args.message or comment, args.staged, args.dry_run
         )
@@ -77,10 +80,9 @@ class Command:
             return self.roll_out()
         if args.wait == "none":
             return 0, {}
-        before = rollout.problems(centre)
         column = "applied" if args.wait == "hosts" else "written"
         rollout.wait(centre, centre.hosts, number, column, args.timeout)
-        return self.done(number, before)
+        return self.done(number, self.known)
 
     def roll_out(self) -> tuple[int, Problems]:
         args = self.args
@@ -89,8 +91,11 @@ class Command:
         )
         return self.done(number, before)
 
+    def new(self, before: set[tuple[str, str]]) -> list[tuple[str, str]]:
+        return sorted(rollout.problems(self.centre) - before)
+
     def done(self, number: int, before: set[tuple[str, str]]) -> tuple[int, Problems]:
-        new = sorted(rollout.problems(self.centre) - before)
+        new = self.new(before)
         self.tell("\n".join([
             f"revision {number} is on all {len(self.centre.hosts())} hosts", *output.problems(new),
         ]))  # fmt: skip
@@ -469,7 +474,9 @@ def _run(args: argparse.Namespace) -> int:
             said += ": is this a server of the cluster?  Another is named by --db"
     except KeyboardInterrupt as interrupt:
         code, said = 130, f"interrupted{interrupt}"
-    made = command.made if command is not None else {}
+    made: dict[str, Any] = {}
+    if command is not None and command.made:
+        made = command.made | {"problems": output.by_host(command.new(command.known))}
     if code == 130 and command is not None and made:
         under_way = args.staged and command.centre.staged is not None
         said += f": revision {made['revision']} is made"

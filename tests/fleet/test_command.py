@@ -195,6 +195,7 @@ def test_a_rollout_goes_on_when_the_problem_is_gone(fleet: Fleet) -> None:
     assert done.returncode == 3
     reply = json.loads(done.stdout)
     assert "one made by hand is here" in reply["error"] and reply["exit_status"] == 3
+    assert reply["problems"] == {"host-0": ["tenant red: one made by hand is here, and stays"]}
     done = fleet.run_ctl("rollout", "resume", "--soak=0")
     assert done.returncode == 3
     assert other.beta("red") == ""
