@@ -101,3 +101,33 @@ def test_role(tmp_path: Path) -> None:
     unit = (tmp_path / "relay/units/acdc-fleet-relay.service").read_text()
     assert "relay:ACDC_Fleet:ssl:10.0.0.1:6651,ssl:10.0.0.2:6651,ssl:10.0.0.3:6651\n" in unit
     assert (tmp_path / "fleet-b/etc/key.pem").stat().st_mode & 0o777 == 0o600
+
+
+SYSTEMCTL = "#!/bin/sh\necho LoadState=loaded\necho ActiveState=active\n"
+FLEETCTL = '#!/bin/sh\necho "$@" >>"$LISTENERS"\n'
+
+
+@long
+@pytest.mark.parametrize(
+    ("address", "listeners"),
+    [
+        ("10.0.0.1", "--listen=pssl:6651 --relay=pssl:6652"),
+        ("[fd00::1]", "--listen=pssl:6651:[::] --relay=pssl:6652:[::]"),
+    ],
+)
+def test_listeners(tmp_path: Path, address: str, listeners: str) -> None:
+    """Of the family of the addresses: programs that are not run write down what they are asked."""
+    (tmp_path / "schema").write_text(json.dumps(schema()))
+    (tmp_path / "bin").mkdir()
+    for name, text in (("systemctl", SYSTEMCTL), ("acdc-fleetctl", FLEETCTL)):
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    server = machine(tmp_path, "fleet-a", address) | {"acdc_fleet_start": True}
+    inventory = tmp_path / "inventory.json"
+    inventory.write_text(json.dumps({"acdc_servers": {"hosts": {"fleet-a": server}}}))
+    path = f"{tmp_path}/bin:{Programs.patched().ovsdb_tool.parent}:{os.environ['PATH']}"
+    env = os.environ | {"PATH": path, "HOME": str(tmp_path), "LISTENERS": str(tmp_path / "said")}
+    command = ["ansible-playbook", "-i", str(inventory), "fleet.yml"]
+    done = subprocess.run(command, cwd=ANSIBLE, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert (tmp_path / "said").read_text() == f"init {listeners}\n"
