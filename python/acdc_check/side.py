@@ -39,7 +39,7 @@ SIZE = 1 << 18
 COOKIE = 0xACDCC4EC
 """Of flows that mark: the upper half.  The lower half is the same number."""
 
-_SIOCETHTOOL = 0x8946
+_SIOCGIFMTU, _SIOCETHTOOL = 0x8921, 0x8946
 _ETHTOOL_STXCSUM, _ETHTOOL_STSO, _ETHTOOL_SGSO = 0x17, 0x1F, 0x24
 _PACKET_IGNORE_OUTGOING, _SOL_PACKET, _ETH_P_ALL = 23, 263, 3
 
@@ -59,6 +59,15 @@ def _without_offloads(device: str) -> None:
             # A device without one of them has nothing to be switched off.
             with contextlib.suppress(OSError):
                 fcntl.ioctl(sock, _SIOCETHTOOL, request)
+
+
+def _mtu(bridge: str) -> int:
+    """Of a port that leaves the bridge's own device, and other internal ones, the MTU that they
+    have: the least of its ports'."""
+    with socket.socket() as sock, contextlib.suppress(OSError):
+        request = struct.pack("16si20x", bridge.encode(), 0)
+        return max(MTU, struct.unpack_from("i", fcntl.ioctl(sock, _SIOCGIFMTU, request), 16)[0])
+    return MTU
 
 
 def _gone(pid: str) -> bool:
@@ -116,7 +125,7 @@ class Side:
             self._namespace = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
         inside = f"/proc/{os.getpid()}/fd/{self._namespace}"
         pair = ("type", "veth", "peer", "name", INSIDE, "mtu", str(MTU), "netns", inside)
-        _run("ip", "link", "add", "dev", self._port, "mtu", str(MTU), *pair)
+        _run("ip", "link", "add", "dev", self._port, "mtu", str(_mtu(self._bridge)), *pair)
         _without_offloads(self._port)
         _run("ip", "link", "set", "dev", self._port, "up")
         with self._inside():

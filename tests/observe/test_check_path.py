@@ -385,6 +385,21 @@ def test_what_was_there_stays(hypervisors: Hypervisors) -> None:
     assert before == after
 
 
+def test_the_bridges_keep_their_mtu(hypervisors: Hypervisors) -> None:
+    """Open vSwitch gives a bridge's own device the least one of its ports'.  What then comes for
+    the host, as in a tunnel, and is larger would be dropped."""
+
+    def mtus() -> list[str]:
+        return [ovs.vsctl("get", "interface", "br0", "mtu") for ovs in hypervisors.both]
+
+    before = mtus()
+    process = subprocess.Popen(hypervisors.words("--mark"), stdout=subprocess.PIPE, text=True)
+    wait_for("flows that mark", lambda: hypervisors.marking() == [1, 1], 20)
+    meanwhile = mtus()
+    process.communicate(timeout=60)
+    assert meanwhile == before == mtus()
+
+
 def test_two_datapaths(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has the tenant; the port is in one."""
     side: Any = Side.__new__(Side)
