@@ -209,11 +209,16 @@ class Database:
             poller.block()
             self._idl.run()
 
+    def _following(self) -> bool:
+        """Not while a server that was started again has not been asked yet."""
+        return self._idl.state == Idl.IDL_S_MONITORING and self._idl._session.is_connected()
+
     @contextlib.contextmanager
     def change(self, wait: bool = True) -> Iterator[Change]:
         """A transaction; at its end it is committed, and, with 'wait', ovs-vswitchd has taken it."""
         with self._lock:
-            self._idl.run()
+            self._idl.run()  # If the connection has ended, the next one finds that.
+            self._wait(self._following, "ovsdb-server does not answer")
             change = Change(self._idl)
             try:
                 yield change

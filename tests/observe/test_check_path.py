@@ -317,6 +317,19 @@ def test_killed(hypervisors: Hypervisors) -> None:
     assert wrong(hypervisors.check()) == {}
 
 
+def test_databases_that_are_started_again(hypervisors: Hypervisors) -> None:
+    """All is undone with the new ones."""
+    process = subprocess.Popen(hypervisors.words("--mark"), stdout=subprocess.PIPE, text=True)
+    wait_for("flows that mark", lambda: hypervisors.marking() == [1, 1], 20)
+    process.send_signal(signal.SIGSTOP)
+    for ovs in hypervisors.both:
+        ovs.stop_ovsdb()
+        ovs.start_ovsdb()
+    process.send_signal(signal.SIGCONT)
+    process.communicate(timeout=100)
+    assert process.returncode in (OK, WARNING)  # A timer of the stopped one may have expired.
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted(hypervisors: Hypervisors, number: signal.Signals) -> None:
     """All is undone."""
