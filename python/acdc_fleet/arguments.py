@@ -100,6 +100,21 @@ def listener(*kinds: str) -> Type:
     return parse
 
 
+class Parser(argparse.ArgumentParser):
+    """Of a command, whose options may stand between its arguments."""
+
+    inside = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401
+        if self.inside or any(action.nargs == argparse.PARSER for action in self._actions):
+            return super().parse_known_args(args, namespace)
+        self.inside = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self.inside = False
+
+
 class Commands:
     """Adds commands to a parser: "log", and "tenant set" to the parser of "tenant"."""
 
@@ -241,7 +256,7 @@ def _others(commands: Commands) -> None:
 
 
 def build() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="acdc-fleetctl",
         description=DESCRIPTION,
         epilog=EPILOG,

@@ -71,6 +71,20 @@ def test_refused(running: Fleet, words: list[str], said: str) -> None:
     assert (running.ctl("log"), running.ctl("group", "list")) == before
 
 
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("tenant set blue --dry-run beta=1", {"name": "blue", "settings": ["beta=1"]}),
+        ("tenant set blue a=1 --wait hosts b=2", {"settings": ["a=1", "b=2"], "wait": "hosts"}),
+        ("rule add blue 1 x --staged beta=1", {"match": "x", "settings": ["beta=1"]}),
+        ("--json group set g --stage=1 a=b c=d", {"labels": ["a=b", "c=d"], "json": True}),
+        ("diff 1 --json 2", {"old": 1, "to": 2, "json": True}),
+    ],
+)
+def test_options_between_arguments(words: str, found: dict[str, object]) -> None:
+    assert vars(build().parse_args(words.split())).items() >= found.items()
+
+
 def test_manual() -> None:
     """It has every command, and every option."""
     page = (ROOT / "docs/man/acdc-fleetctl.8.rst").read_text()
