@@ -90,7 +90,10 @@ parse_arg(const char *arg, int allowed, struct query *q, struct ds *error)
     if (allowed & ARG_TENANT && !strncmp(arg, "tenant=", 7)) {
         put_once(&q->tenant, "tenant", arg + 7, error);
     } else if (allowed & ARG_PORT && !strncmp(arg, "port=", 5)) {
-        put_once(&q->port, "port", arg + 5, error);
+        char *name = acdc_ovsdb_short_name(arg + 5);
+
+        put_once(&q->port, "port", name, error);
+        free(name);
     } else if (allowed & ARG_REMOTE && !strncmp(arg, "remote=", 7)) {
         char msg[256];
 

@@ -113,6 +113,17 @@ acdc_ovsdb_check_keys(const char *table, const char *name,
     }
 }
 
+char *
+acdc_ovsdb_short_name(const char *name)
+{
+    size_t n = strnlen(name, ACDC_NAME_LEN - 1);
+
+    while (n && (name[n] & 0xc0) == 0x80) {
+        n--;                    /* No character is cut: JSON takes none. */
+    }
+    return xmemdup0(name, n);
+}
+
 /* Larger priority first.  Among equals the order must only be stable, so that
  * unrelated changes do not look like a change of the tenant. */
 static int

@@ -287,13 +287,6 @@ apply_tenants(const char *type, struct datapath *dp, struct dpif *dpif)
     }
 }
 
-/* Interfaces have names as long as they like, the engine keeps a part. */
-static bool
-same_name(const char *a, const char *b)
-{
-    return !strncmp(a, b, ACDC_NAME_LEN - 1);
-}
-
 /* Binds the interface 'name', which is 'odp_port' of the datapath and
  * currently bound as 'has' says (NULL: it is not), to the tenant of 'g', and
  * adds it to 'bound'. */
@@ -303,7 +296,8 @@ bind_port(const char *type, struct dpif *dpif, const char *name,
           struct guest *g, struct shash *bound)
 {
     struct acdc_port_info info = { .port_no = odp_to_u32(odp_port) };
-    bool same = has && same_name(has->name, name);
+    char *short_name = acdc_ovsdb_short_name(name);
+    bool same = has && !strcmp(has->name, short_name);
     int error = 0;
 
     if (has && !same) {
@@ -312,8 +306,9 @@ bind_port(const char *type, struct dpif *dpif, const char *name,
     }
     if (!same || strcmp(has->tenant, g->tenant)) {
         COVERAGE_INC(acdc_port_set);
-        error = acdc_dpif_set_port(dpif, odp_port, name, g->tenant);
+        error = acdc_dpif_set_port(dpif, odp_port, short_name, g->tenant);
     }
+    free(short_name);
     if (error) {
         g->error = xasprintf("datapath %s: %s", type, ovs_strerror(error));
     } else {

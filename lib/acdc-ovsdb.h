@@ -44,6 +44,10 @@ void acdc_ovsdb_wait(void);
  * say about interface 'name'. */
 void acdc_ovsdb_iface_status(const char *name, struct smap *status);
 
+/* What datapaths keep of interface 'name': names are as long as they like.  The
+ * caller must free() it. */
+char *acdc_ovsdb_short_name(const char *name);
+
 /* A tenant as configured.  'config.rules' is sorted by decreasing priority,
  * as acdc_flow_info.rule counts them. */
 struct acdc_ovsdb_tenant {

@@ -42,6 +42,23 @@ def test_a_message_cuts_no_character(fresh: Switch, before: int) -> None:
     assert "unknown key" in str(ovs.acdc("show"))
 
 
+@pytest.mark.skipif(datapath_type() != "netdev", reason="names are the kernel's")
+def test_a_long_name_cuts_no_character(fresh: Switch) -> None:
+    """What is said of all ports would be no JSON.  And a command knows the whole name."""
+    ovs = fresh.ovs
+    name = "x" * 62 + "\u20ac" * 9
+    ovs.vsctl("add-port", "br0", name, "--", "set", "interface", name, "type=internal")
+    ovs.set_tenant("blue")
+    ovs.bind("blue", name)
+    assert fresh.ports("blue") == ["x" * 62]
+    assert fresh.get("interface", name, "status")["acdc_tenant"] == "blue"
+    assert ovs.acdc("flush", f"port={name}") == {"flushed": 0}
+    before = ovs.appctl("coverage/read-counter", "acdc_port_set")
+    ovs.bind("blue", "vnet0")
+    after = ovs.appctl("coverage/read-counter", "acdc_port_set")
+    assert int(after) == int(before) + 1
+
+
 @pytest.mark.skipif(datapath_type() != "netdev", reason="the table is the kernel's")
 def test_a_table_for_which_there_is_no_memory(fresh: Switch) -> None:
     """All but the settings of the table goes on, and what is wrong is told until it is right."""
