@@ -213,7 +213,6 @@ apply_config(const char *type, struct datapath *dp, struct dpif *dpif,
     struct acdc_config has;
     int error = acdc_dpif_get_config(dpif, &has);
 
-    dp->config_error = 0;
     if (!error && (has.max_flows != wanted->max_flows
                    || has.idle_timeout != wanted->idle_timeout
                    || has.exid != wanted->exid
@@ -414,6 +413,7 @@ apply_datapath(const char *type, struct datapath *dp,
     struct dpif *dpif = NULL;
     int error = acdc_ovsdb_open(type, &dpif);
 
+    dp->config_error = 0;
     if (!error) {
         error = apply_config(type, dp, dpif, config, new_warnings);
     }

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import pytest
 
+from acdc_testlib.netns import wait_for
 from acdc_testlib.ovs import Ovs, datapath_type
 from acdc_testlib.traffic import Transfer
 from acdc_testlib.wire import tenant_counters
 
 MB = 1 << 20
+
+
+def updates(ovs: Ovs) -> int:
+    return int(ovs.appctl("coverage/read-counter", "acdc_stats_update"))
 
 
 @pytest.mark.skipif(datapath_type() != "netdev", reason="the engine is in the kernel")
@@ -40,4 +45,10 @@ def test_life_of_flows(monkeypatch: pytest.MonkeyPatch) -> None:
         ovs.bind(None, "vnet1")
         ovs.appctl("acdc/flush")
         assert tenant_counters(ovs, "blue")["flows_capable"] == 8
+
+        # The kernel's datapath is not there.
+        ovs.vsctl("add-br", "br1", "--", "set", "bridge", "br1", "datapath_type=system", wait=False)
+        wait_for("the bridge", lambda: "datapath system:" in ovs.appctl("acdc/show"))
+        before = updates(ovs)
+        wait_for("another try of what was wrong", lambda: updates(ovs) > before, 30)
         ovs.restart_vswitchd()
