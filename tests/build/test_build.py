@@ -475,6 +475,25 @@ def test_a_directory_serves_as_a_tarball_does(tree: Tree, tmp_path: Path) -> Non
     assert other_hash == tree.git(*tree_of)
 
 
+def test_whatever_changes_in_a_directory_is_taken(project: Path, tmp_path: Path) -> None:
+    source, tree = tmp_path / "source", tmp_path / "tree"
+    names = ("vswitchd/vswitch.ovsschema", "debian/changelog", "python/ovs/json.py")
+    for name in names:
+        (source / name).parent.mkdir(parents=True)
+        (source / name).write_text("old")
+    (source / "configure.ac").write_text("AC_INIT(openvswitch, 3.5.0, x)\n")
+    update = (project / "build-aux/ovs-tree", "update", source, tree)
+    for text in ("old", "newer", "newest"):
+        for name in names:
+            (source / name).write_text(text)
+            succeed(*update, cwd=tmp_path)
+            assert (tree / name).read_text() == text
+    (source / "lib").mkdir()
+    succeed(*update, cwd=tmp_path)
+    (source / "lib/ovs.o").write_text("built")
+    assert "UNPACK" not in succeed(*update, cwd=tmp_path)
+
+
 def test_the_users_settings_of_git_do_not_matter(
     project: Path, ovs_source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
