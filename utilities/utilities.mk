@@ -60,7 +60,8 @@ systemdsystemunit_DATA = \
 	build/acdc-agent.service \
 	build/acdc-exporter.service
 
-build/%.service: utilities/%.service.in
+# They name the program, where the last configure has it.
+build/%.service: utilities/%.service.in $(wildcard Makefile)
 	@$(MKDIR_P) build
 	$(AM_V_GEN)sed 's|@sbindir[@]|$(sbindir)|' $< >$@
 

@@ -166,6 +166,17 @@ def test_directories_and_flags_reach_open_vswitch(
     assert not [arg for arg in args if "ovs-source" in arg]
 
 
+def test_units_name_the_program_of_the_last_configure(
+    project: Path, ovs_source: Path, tmp_path: Path
+) -> None:
+    build, unit = tmp_path / "b", "build/acdc-exporter.service"
+    for prefix in ("/opt/one", "/opt/two"):
+        option = f"--with-ovs-source={ovs_source}"
+        assert "exit status 0" in configure(project, build, option, f"--prefix={prefix}")
+        succeed("make", unit, cwd=build)
+        assert f"ExecStart={prefix}/sbin/acdc-exporter " in (build / unit).read_text()
+
+
 # --- The tree of Open vSwitch ------------------------------------------------
 
 
