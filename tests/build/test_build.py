@@ -545,6 +545,21 @@ def test_the_distribution_is_complete_and_makes_itself(
         assert sorted(first.getnames()) == sorted(second.getnames())
 
 
+def test_another_user_s_checkout_is_distributed(
+    project: Path, ovs_source: Path, tmp_path: Path
+) -> None:
+    """As root in a container does."""
+    checkout = tmp_path / "checkout"
+    shutil.copytree(project, checkout, symlinks=True)
+    for command in (["init", "-q"], ["add", "configure.ac", "datapath"]):
+        succeed("git", "-C", checkout, *command, cwd=tmp_path)
+    succeed("chown", "-R", "nobody", checkout, cwd=tmp_path)
+    build = tmp_path / "b"
+    assert "exit status 0" in configure(checkout, build, f"--with-ovs-source={ovs_source}")
+    succeed("make", "dist", cwd=build)
+    assert "/datapath/acdc.h" in succeed("sh", "-c", "tar -tzf acdc-*.tar.gz", cwd=build)
+
+
 def test_install(tmp_path: Path) -> None:
     """The project's own build installs ovs-vswitchd, its schema, manual pages, acdc-tune."""
     build = Path(os.environ.get("ACDC_ENV", ROOT / "build/env")).parents[1]

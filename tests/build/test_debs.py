@@ -5,6 +5,7 @@ project, and an apt-cache and a dpkg-buildpackage that only speak."""
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -50,9 +51,9 @@ def changelog(version: str) -> str:
     return f"openvswitch ({version}) unstable; urgency=low\n\n  * .\n\n{line}\n"
 
 
-def make_debs(top: Path, candidate: str) -> str:
+def make_debs(top: Path, candidate: str, end: str = "exit 1") -> str:
     """With sources of version 3.5.0-1+deb13u1, a package of before, and a dpkg-buildpackage that
-    prints the version to build and fails."""
+    prints the version to build and fails, or what 'end' is."""
     put(top / "project/configure.ac", "AC_INIT([acdc], [0.1.0], [], [acdc])\n")
     put(top / "project/build-aux/ovs-tree", OVS_TREE)
     put(top / "project/debian/changelog", changelog("0.1.0"))
@@ -60,7 +61,7 @@ def make_debs(top: Path, candidate: str) -> str:
     put(top / "source/debian/control", CONTROL)
     put(top / "source/debian/rules", "")
     put(top / "bin/apt-cache", APT_CACHE)
-    put(top / "bin/dpkg-buildpackage", "#!/bin/sh\ndpkg-parsechangelog -S Version\nexit 1\n")
+    put(top / "bin/dpkg-buildpackage", f"#!/bin/sh\ndpkg-parsechangelog -S Version\n{end}\n")
     put(top / "build/deb/before.deb", "")
     done = subprocess.run(
         [MAKE_DEBS, "project", "source"],
@@ -68,8 +69,8 @@ def make_debs(top: Path, candidate: str) -> str:
         env={"PATH": f"{top}/bin:{os.environ['PATH']}", "LC_ALL": "de_DE.UTF-8",
              "CANDIDATE": candidate},
     )  # fmt: skip
-    assert done.returncode == 1, done.stdout
-    assert (top / "build/deb/before.deb").exists()
+    assert done.returncode == (end == "exit 1"), done.stdout
+    assert (top / "build/deb/before.deb").exists() == (end == "exit 1")
     return done.stdout
 
 
@@ -86,3 +87,19 @@ def test_refuses_sources_of_another_update(tmp_path: Path) -> None:
     assert "version 3.5.0-1+deb13u1, and are to replace 3.5.0-1+deb13u2" in said
     assert "apt-get install openvswitch-source" in said
     assert "+acdc" not in said
+
+
+def test_builds_what_another_user_has_checked_out(tmp_path: Path) -> None:
+    """As root in a container does."""
+    project = tmp_path / "project"
+    put(project / "tracked", "")
+    put(project / "debian/changelog", changelog("0.1.0"))
+    for command in (["init", "-q"], ["add", "."]):
+        subprocess.run(["git", "-C", project, *command], check=True)
+    put(project / "untracked", "")
+    subprocess.run(["chown", "-R", "nobody", project], check=True)
+    said = make_debs(tmp_path, "3.5.0-1+deb13u1", "ls tracked untracked; touch ../made.deb")
+    assert said.splitlines()[-1].endswith("./made.deb")
+    # In Open vSwitch's sources, and in ours.
+    assert len(re.findall(r"^tracked$", said, re.M)) == 1
+    assert said.count("cannot access 'untracked'") == 2
