@@ -466,7 +466,7 @@ def build(runner: Runner, pristine: bool) -> bool:
     steps = []
     if not (runner.build / "Makefile").exists():
         if not (ROOT / "configure").exists():
-            steps.append(["./boot.sh"])
+            steps.append([str(ROOT / "boot.sh")])
         steps.append([str(ROOT / "configure")])
     steps.append(["make", f"-j{JOBS}"])
     if pristine:
