@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -24,6 +25,13 @@ def test_lint() -> None:
     command = ["ansible-lint", "--offline", "--nocolor", "-q", "fleet.yml"]
     done = subprocess.run(command, cwd=ANSIBLE, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+def test_units_of_one_machine() -> None:
+    """A server that is a relay, too.  systemd removes a unit's directory when that unit stops."""
+    templates = (ANSIBLE / "roles/acdc_fleet/templates").glob("*.service.j2")
+    found = [re.findall("^RuntimeDirectory=(.*)$", path.read_text(), re.M) for path in templates]
+    assert sorted(found) == [["acdc-fleet"], ["acdc-fleet-relay"]]
 
 
 def machine(tmp: Path, name: str, address: str | None = None) -> dict[str, object]:
