@@ -355,6 +355,7 @@ def test_interrupted(hypervisors: Hypervisors, number: signal.Signals) -> None:
         # A connection of ssh that breaks later.
         (["--via", "echo '{\"acdc-check\": 1}'"], "hv2: acdc-check --peer ended with status 0"),
         (["--via", "sleep 20", "--timeout", "1"], "hv2: no answer of acdc-check --peer in 1 s"),
+        (["--via", " "], "ACDC UNKNOWN - path: "),  # As without it: by ssh, which hv2 is nothing to.
         (["--via", "/no/such/program"], "/no/such/program: No such file or directory"),
     ],
 )
