@@ -118,6 +118,7 @@ def call(
     said = []
     for address in addresses:
         deadline = msec() + timeout
+        TlsStream.why = ""
         error, stream = Stream.open_block(Stream.open(address), timeout)
         if error:
             text = TlsStream.why or (os.strerror(error) if error > 0 else "closed")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from acdc_fleet.transport import TlsStream, call
 from acdc_testlib.fleet import ROOT
 from acdc_testlib.netns import Netns
 
@@ -91,6 +92,13 @@ def test_files_and_addresses_that_are_wrong(
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"{address}: ") and said in done.stdout
+
+
+def test_what_is_wrong_with_another_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as the IDL's, which has failed just before."""
+    monkeypatch.setattr(TlsStream, "why", "certificate has expired")
+    with pytest.raises(ConnectionError, match="^tcp:127.0.0.1:1: Connection refused$"):
+        call("tcp:127.0.0.1:1", "get_schema", "x")
 
 
 # The IDL connects in the same way.
