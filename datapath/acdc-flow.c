@@ -300,6 +300,23 @@ acdc_flow_timeout(struct acdc_ctx *ctx, struct acdc_flow *f,
     f->dupacks = 0;
 }
 
+bool
+acdc_flow_offer_arrived(struct acdc_flow *f, const struct acdc_pkt *p)
+{
+    struct acdc_flow_in *in = acdc_flow_in(f);
+
+    /* Its marks say so.  What it reports is known only if that is all. */
+    if (!(f->flags & ACDC_F_UNOFFERED) || !(f->flags & ACDC_F_NOT_ECT)
+        || !(acdc_pkt_reserved(p) & ACDC_RES_ECN_MASK)
+        || acdc_flow_in_handshake(f) || in->fb_total) {
+        return false;
+    }
+    f->flags &= ~(uint32_t) ACDC_F_UNOFFERED;
+    in->fb_ce = 0;
+    in->silent = in->asked ? in->silent : 0;
+    return true;
+}
+
 /* Life cycle. -------------------------------------------------------------- */
 
 /* Whether a RST may end the connection at the one that gets it.

@@ -536,6 +536,21 @@ settle(struct acdc_ctx *ctx, struct acdc_flow *f,
     acdc_flow_start_law(ctx, f, params);
 }
 
+/* The guest's SYN-ACK goes.  True if it has the capability. */
+static bool
+answer_offer(struct acdc_ctx *ctx, struct acdc_flow *f, const struct acdc_params *params,
+             struct acdc_pkt *p)
+{
+    bool offered = (f->flags & ACDC_F_PEER) && offer(ctx, f, params, p);
+
+    if ((f->flags & ACDC_F_CAPABLE) && !offered) {
+        /* If an earlier one arrives, the other end will tell. */
+        f->flags &= ~(uint32_t) ACDC_F_RESUME;
+        acdc_flow_set_capable(ctx, f, params, false);
+    }
+    return offered;
+}
+
 /* The SYN-ACK of a guest that listens.  False: not of this connection. */
 bool
 acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
@@ -546,6 +561,11 @@ acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
     uint8_t wscale = acdc_flow_guest_wscale(f);
     bool first, crossed, offered;
 
+    if (acdc_flow_is_synack_again(f, p, true)) {
+        /* Whoever sent SYN may take it for that of a simultaneous open. */
+        answer_offer(ctx, f, params, p);
+        return true;
+    }
     /* A server may take data of a TCP Fast Open SYN (RFC 7413), or some of it. */
     if (!acdc_flow_in_handshake(f) || p->ack - (in->irs + 1) > f->rx_total) {
         return false;
@@ -573,7 +593,7 @@ acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
               : wscale != acdc_flow_guest_wscale(f)) {
         f->flags &= ~(uint32_t) ACDC_F_RESUME;
     }
-    offered = (f->flags & ACDC_F_PEER) && offer(ctx, f, params, p);
+    offered = answer_offer(ctx, f, params, p);
     if (first) {
         settle(ctx, f, params, p, offered);
         /* What the peer's SYN offered, with the guest's own numbers. */
@@ -581,31 +601,8 @@ acdc_synack_egress(struct acdc_ctx *ctx, struct acdc_pkt *p,
         in->right_edge = p->seq + 1 + in->out_window;
         f->flags |= ACDC_F_EDGE;
         f->rx_pending = 0;
-    } else if ((f->flags & ACDC_F_CAPABLE) && !offered) {
-        /* Sent again, now without the option.  If an earlier one arrives, the
-         * other end's feedback will tell. */
-        f->flags &= ~(uint32_t) ACDC_F_RESUME;
-        acdc_flow_set_counted(ctx, f, false);
-        acdc_flow_start_law(ctx, f, params);
     }
     time_handshake(ctx, f);
-    return true;
-}
-
-bool
-acdc_offer_has_arrived(struct acdc_flow *f, const struct acdc_pkt *p)
-{
-    struct acdc_flow_in *in = acdc_flow_in(f);
-
-    /* Its marks say so.  What it reports is known only if that is all. */
-    if (!(f->flags & ACDC_F_UNOFFERED) || !(f->flags & ACDC_F_NOT_ECT)
-        || !(acdc_pkt_reserved(p) & ACDC_RES_ECN_MASK)
-        || acdc_flow_in_handshake(f) || in->fb_total) {
-        return false;
-    }
-    f->flags &= ~(uint32_t) ACDC_F_UNOFFERED;
-    in->fb_ce = 0;
-    in->silent = in->asked ? in->silent : 0;
     return true;
 }
 
@@ -652,13 +649,13 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
         accept_offer(ctx, p);
         return false;
     }
-    if (acdc_flow_is_synack_again(f, p)) {
+    if (acdc_flow_is_synack_again(f, p, false)) {
         /* The guest's ACK was lost. */
         accept_offer(ctx, p);
         repeat_options(f, p);
         return true;
     }
-    if (!acdc_flow_in_handshake(f) || !acdc_flow_answers_syn(f, p->ack)) {
+    if (!acdc_flow_in_handshake(f) || !acdc_flow_answers_syn(f, p)) {
         accept_offer(ctx, p);
         return false;
     }

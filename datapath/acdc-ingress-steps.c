@@ -494,7 +494,7 @@ undress(struct steps *s)
         s->timed = (p->opt_flags & ACDC_O_REPORT) && acdc_timing_take(ctx, f, s->params, p);
     }
     if (!(f->flags & ACDC_F_CAPABLE)
-        && (s->report == REPORT_GOOD || (is_plausible(s) && acdc_offer_has_arrived(f, p)))) {
+        && (s->report == REPORT_GOOD || (is_plausible(s) && acdc_flow_offer_arrived(f, p)))) {
         /* It speaks again. */
         acdc_flow_set_capable(ctx, f, s->params, true);
     }
@@ -593,7 +593,7 @@ confirms(const struct acdc_flow *f, const struct acdc_pkt *p)
 {
     return acdc_flow_in_handshake(f) && (p->tcp_flags & ACDC_TCP_ACK)
            && (p->tcp_flags & ACDC_TCP_SYN
-               ? acdc_flow_answers_syn(f, p->ack)
+               ? acdc_flow_answers_syn(f, p)
                : (f->flags & ACDC_F_LAW) && seq_after(p->ack, f->snd_una)
                  && !seq_after(p->ack, f->snd_nxt));
 }
@@ -648,7 +648,7 @@ bool
 acdc_ingress_is_doubtful(const struct acdc_flow *f, const struct acdc_pkt *p)
 {
     if (p->tcp_flags & ACDC_TCP_SYN) {
-        return acdc_flow_is_live(f) && !acdc_flow_is_synack_again(f, p);
+        return acdc_flow_is_live(f) && !acdc_flow_is_synack_again(f, p, false);
     }
     return f->flags & ACDC_F_LAW
            ? f->state == ACDC_FLOW_RESET || f->state == ACDC_FLOW_CLOSED

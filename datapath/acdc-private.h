@@ -207,25 +207,29 @@ void acdc_recall_mtu(const struct acdc_ctx *, uint32_t mtu);
 bool acdc_path_has_room(const struct acdc_ctx *, uint32_t before,
                         uint32_t after);
 
-/* Whether a SYN-ACK to the guest belongs to the live connection 'f', and comes
+/* Whether a SYN-ACK to the guest, or of it, belongs to the live connection 'f', and comes
  * again. */
 static inline bool
-acdc_flow_is_synack_again(const struct acdc_flow *f, const struct acdc_pkt *p)
+acdc_flow_is_synack_again(const struct acdc_flow *f, const struct acdc_pkt *p, bool guest)
 {
+    uint32_t iss = guest ? p->seq : p->ack - 1, irs = guest ? p->ack - 1 : p->seq;
+
     return acdc_flow_is_live(f) && !acdc_flow_in_handshake(f)
-           && acdc_flow_is_irs(f, p->seq) && acdc_flow_is_iss(f, p->ack - 1);
+           && acdc_flow_is_irs(f, irs) && acdc_flow_is_iss(f, iss);
 }
 
-/* Whether 'ack' of a SYN-ACK answers the guest's last SYN.  Linux sends a SYN with data
+/* Whether SYN-ACK 'p' answers the guest's last SYN.  Linux sends a SYN with data
  * (TCP Fast Open) again without the data.  The engine may have forgotten the first
  * one, and the peer acknowledges all of it: as much as a packet may hold.  A connection
- * that was there before the SYN, on the same ports, does not take that for its own. */
+ * that was there before the SYN, on the same ports, does not take that for its own.  Once
+ * the guest has answered a SYN of the peer it takes no other number. */
 static inline bool
-acdc_flow_answers_syn(const struct acdc_flow *f, uint32_t ack)
+acdc_flow_answers_syn(const struct acdc_flow *f, const struct acdc_pkt *p)
 {
     uint32_t more = f->state == ACDC_FLOW_SYN_SENT ? 65535 : 0;
 
-    return seq_after(ack, f->snd_una) && !seq_after(ack, f->snd_nxt + more);
+    return seq_after(p->ack, f->snd_una) && !seq_after(p->ack, f->snd_nxt + more)
+           && (!(f->flags & ACDC_F_LAW) || acdc_flow_is_irs(f, p->seq));
 }
 
 /* acdc-stats.c ------------------------------------------------------------- */
@@ -253,9 +257,6 @@ bool acdc_synack_egress(struct acdc_ctx *, struct acdc_pkt *,
                         struct acdc_flow *, const struct acdc_params *);
 bool acdc_synack_ingress(struct acdc_ctx *, struct acdc_pkt *,
                          struct acdc_flow *, const struct acdc_params *);
-/* Whether the other end shows by 'p', which is plausible, that the capability has arrived of
- * a handshake that ended without.  True once. */
-bool acdc_offer_has_arrived(struct acdc_flow *, const struct acdc_pkt *p);
 
 /* acdc-wscale.c: window scales; flow's lock held. ------------------------------ */
 
@@ -443,6 +444,9 @@ acdc_flow_facts(const struct acdc_ctx *ctx, const struct acdc_flow *f,
     };
 }
 
+/* Whether the other end shows by 'p', which is plausible, that the capability has arrived of
+ * a handshake that ended without.  True once. */
+bool acdc_flow_offer_arrived(struct acdc_flow *, const struct acdc_pkt *p);
 void acdc_flow_start_law(const struct acdc_ctx *, struct acdc_flow *,
                          const struct acdc_params *);
 uint32_t acdc_flow_rto_ms(const struct acdc_flow *);

@@ -388,6 +388,30 @@ test_syn_behind_synack(void)
     sim_done(&s);
 }
 
+/* A guest that connects sends a SYN-ACK behind its SYN, which answers the peer's: with
+ * another number, which the peer only challenges, or with the same instead of an ACK. */
+static void
+test_synack_behind_syn(uint32_t ahead)
+{
+    struct tcp_spec spec;
+    struct sim s;
+
+    sim_init(&s, NULL, NULL);
+    sim_syn(&s);
+    sim_synack(&s);
+    spec = sim_spec(&s, 0, ACDC_TCP_SYN | ACDC_TCP_ACK, 0);
+    spec.seq += ahead;
+    packet_free_list(sim_send(&s, 0, &spec));
+    s.guest[0].snd_nxt++;
+    s.guest[1].snd_nxt++;
+    packet_free_list(sim_ack(&s, 0));
+    ok(sim_info_of(&s, 0).capable && sim_info_of(&s, 1).capable, "both ends have it");
+    sim_data(&s, 0, 1000, true);
+    packet_free_list(sim_ack(&s, 1));
+    is_u64(sim_info_of(&s, 0).fb_ce, 1000, "and report");
+    sim_done(&s);
+}
+
 int
 main(void)
 {
@@ -411,6 +435,8 @@ main(void)
     test_between_synacks(ACDC_TCP_RST);
     test_between_synacks(ACDC_TCP_SYN);
     test_syn_behind_synack();
+    test_synack_behind_syn(1 << 28);
+    test_synack_behind_syn(0);
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
     return tap_end();
 }
