@@ -328,7 +328,9 @@ is_syn_again(const struct acdc_ctx *ctx, const struct acdc_flow *f,
              const struct acdc_pkt *p)
 {
     if (ctx->dir == ACDC_INGRESS) {
-        return acdc_flow_is_irs(f, p->seq);
+        /* After a RST the same number may begin another one. */
+        return f->state != ACDC_FLOW_CLOSED && f->state != ACDC_FLOW_RESET
+               && acdc_flow_is_irs(f, p->seq);
     }
     return acdc_flow_in_handshake(f) && acdc_flow_is_iss(f, p->seq);
 }

@@ -412,6 +412,34 @@ test_synack_behind_syn(uint32_t ahead)
     sim_done(&s);
 }
 
+/* A guest resets its connection, which the peer believes, and connects again with the same
+ * number: for the peer that is another connection, and so it is for its vSwitch. */
+static void
+test_same_number(int who)
+{
+    struct sim s;
+    int i;
+
+    sim_init(&s, NULL, NULL);
+    sim_connect(&s);
+    sim_data(&s, 0, 1000, false);
+    packet_free_list(sim_ack(&s, 1));
+    rst(&s, who, s.guest[who].snd_nxt);
+    s.guest[0].snd_nxt -= 1001;
+    s.guest[1].snd_nxt += 1 << 28;
+    s.now += 100 * SIM_MS;
+    sim_connect(&s);
+    ok(packet_is_ours(s.wire[1]), "reset by %d: the SYN-ACK has the capability", who);
+    sim_data(&s, 0, 1000, true);
+    packet_free_list(sim_ack(&s, 1));
+    for (i = 0; i < 2; i++) {
+        ok(sim_info_of(&s, i).capable, "as the connection");
+        is_u64(sim_n_flows(&s, i), 1, "the only one");
+    }
+    is_u64(sim_info_of(&s, 0).fb_ce, 1000, "marks are reported");
+    sim_done(&s);
+}
+
 int
 main(void)
 {
@@ -437,6 +465,8 @@ main(void)
     test_syn_behind_synack();
     test_synack_behind_syn(1 << 28);
     test_synack_behind_syn(0);
+    test_same_number(0);
+    test_same_number(1);
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
     return tap_end();
 }
