@@ -415,12 +415,12 @@ acdc_syn_egress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         }
     } else if (f->state != ACDC_FLOW_SYN_SENT
                || (in->n_syns && f->snd_una != p->seq)) {
-        /* The SYN-ACK may be of an earlier SYN: acdc_flow_answers_syn(). */
-        uint32_t scale = f->state == ACDC_FLOW_SYN_SENT
-                         ? f->flags >> ACDC_F_WSCALE_SHIFT << ACDC_F_WSCALE_SHIFT : 0;
+        /* The SYN-ACK may be of an earlier SYN, and not the first one of it. */
+        uint32_t kept = f->flags >> ACDC_F_WSCALE_SHIFT << ACDC_F_WSCALE_SHIFT;
 
+        kept = f->state == ACDC_FLOW_SYN_SENT ? kept | ACDC_F_UNOFFERED : 0;
         restart(ctx, f);
-        f->flags |= scale;
+        f->flags |= kept;
     }
     acdc_flow_see(ctx, f);
     total = f->snd_una == p->seq ? acdc_flow_tx_total(f) : 0;
@@ -619,7 +619,7 @@ note_path(const struct acdc_ctx *ctx, const struct acdc_flow *f,
     }
     if (f->flags & ACDC_F_PEER) {
         acdc_recall_path(ctx, p, true);
-    } else if (f->flags & ACDC_F_UNOFFERED) {
+    } else if ((f->flags & ACDC_F_UNOFFERED) && acdc_flow_in(f)->n_syns > 1) {
         acdc_recall_path(ctx, p, false);
     }
 }

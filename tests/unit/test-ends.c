@@ -440,6 +440,32 @@ test_same_number(int who)
     sim_done(&s);
 }
 
+/* A guest that connects hides the SYN-ACKs that have the capability behind another SYN, which
+ * nobody gets, until one is sent again without: it gains nothing. */
+static void
+test_hidden_synacks(void)
+{
+    struct tcp_spec spec;
+    struct sim s;
+    int i;
+
+    sim_init(&s, NULL, NULL);
+    sim_syn(&s);
+    for (i = 0; i < 2; i++) {
+        spec = sim_spec(&s, 0, ACDC_TCP_SYN, 0);
+        spec.seq += i ? 0 : 1 << 28;
+        sim_leave(&s, 0, &spec);
+        sim_synack(&s);
+        s.now += ACDC_SYN_PLAIN_MS * SIM_MS;
+    }
+    s.guest[0].snd_nxt++;
+    s.guest[1].snd_nxt++;
+    packet_free_list(sim_ack(&s, 0));
+    ok(!sim_info_of(&s, 0).capable, "the one that counts has no capability");
+    is_u64(sim_info_of(&s, 0).algorithm, ACDC_ALG_CUBIC, "the fallback none is none");
+    sim_done(&s);
+}
+
 int
 main(void)
 {
@@ -465,6 +491,7 @@ main(void)
     test_syn_behind_synack();
     test_synack_behind_syn(1 << 28);
     test_synack_behind_syn(0);
+    test_hidden_synacks();
     test_same_number(0);
     test_same_number(1);
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
