@@ -175,6 +175,9 @@ def test_units_name_the_program_of_the_last_configure(
         assert "exit status 0" in configure(project, build, option, f"--prefix={prefix}")
         succeed("make", unit, cwd=build)
         assert f"ExecStart={prefix}/sbin/acdc-exporter " in (build / unit).read_text()
+    succeed("make", "build/acdc-fleet.ovsschema", cwd=build)
+    succeed("make", "clean", cwd=build)
+    assert not list((build / "build").glob("acdc-*"))
 
 
 # --- The tree of Open vSwitch ------------------------------------------------
