@@ -53,9 +53,11 @@ last_segment(const struct acdc_flow *f, const struct acdc_pkt *p)
 static uint32_t
 spread_us(const struct acdc_pkt *p)
 {
-    uint32_t pieces = p->piece ? (p->payload - 1) / p->piece : 0;
-
-    return (uint32_t) acdc_div64((uint64_t) pieces * p->piece_ns, 1000);
+    if (!p->piece) {
+        return 0;
+    }
+    return (uint32_t) acdc_div64((uint64_t) ((p->payload - 1) / p->piece)
+                                 * p->piece_ns, 1000);
 }
 
 /* Whether the host may keep one more. */

@@ -32,8 +32,9 @@ def test_life_of_flows(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         for name in names:
             ovs.bind("blue", name)
-        for beta in (1, 0.5):
-            ovs.set_tenant("blue", beta=beta, police="true")
+        for held in ("false", "true"):
+            probe = 2000 if held == "true" else 0
+            ovs.set_tenant("blue", police="true", pace=held, tail_probe=probe)
             transfers = [
                 Transfer(a, b, "10.0.0.2", port=5001, size=2 * MB),
                 Transfer(b, a, "fd00::1", port=5002, size=2 * MB),
