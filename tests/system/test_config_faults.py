@@ -83,7 +83,7 @@ def test_a_table_for_which_there_is_no_memory(fresh: Switch) -> None:
     assert [row["name"] for row in ovs.acdc("show")["tenants"]] == ["red"]
 
     resource.prlimit(pid, resource.RLIMIT_AS, limits)
-    wait_for("another try", lambda: not fresh.problems(), 20)
+    wait_for("another try", lambda: not ovs.acdc("show")["problems"], 20)
 
 
 @pytest.mark.parametrize("gone", ["lock", "row"])
