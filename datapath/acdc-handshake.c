@@ -476,7 +476,12 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         && (f->state == ACDC_FLOW_CLOSED || f->state == ACDC_FLOW_RESET
             || acdc_flow_is_lost(f))
         && !acdc_flow_is_live(f)) {
-        restart(ctx, f);
+        if (acdc_flow_in_handshake(f) && acdc_flow_is_irs(f, p->seq)) {
+            /* The guest's RST did not arrive: what an earlier SYN showed stays. */
+            acdc_flow_set_state(ctx, f, ACDC_FLOW_SYN_RECEIVED);
+        } else {
+            restart(ctx, f);
+        }
     }
     if (f->flags & (ACDC_F_DEAD | ACDC_F_LAW)) {
         /* Sent again, the guest's answer was lost: what that settled stays.

@@ -466,6 +466,29 @@ test_hidden_synacks(void)
     sim_done(&s);
 }
 
+/* A guest refuses a connection by a RST that does not arrive, waits for the peer's SYN without
+ * the capability, and answers that: it is as if it had only waited. */
+static void
+test_lost_refusal(void)
+{
+    struct tcp_spec spec;
+    struct sim s;
+
+    sim_init(&s, NULL, NULL);
+    sim_syn(&s);
+    spec = sim_spec(&s, 1, ACDC_TCP_RST | ACDC_TCP_ACK, 0);
+    spec.seq = 0;
+    sim_leave(&s, 1, &spec);
+    is_u64(sim_info_of(&s, 1).state, ACDC_FLOW_RESET, "a RST that is lost");
+    sim_syn(&s);
+    s.now += ACDC_SYN_PLAIN_MS * SIM_MS;
+    sim_leave(&s, 1, &spec);
+    sim_connect(&s);
+    ok(!packet_is_ours(s.wire[0]), "a SYN without the capability");
+    ok(sim_info_of(&s, 0).capable && sim_info_of(&s, 1).capable, "and both ends have it");
+    sim_done(&s);
+}
+
 int
 main(void)
 {
@@ -492,6 +515,7 @@ main(void)
     test_synack_behind_syn(1 << 28);
     test_synack_behind_syn(0);
     test_hidden_synacks();
+    test_lost_refusal();
     test_same_number(0);
     test_same_number(1);
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
