@@ -54,7 +54,9 @@ def test_names_stand_nowhere_else() -> None:
         str(path.relative_to(ROOT))
         for folder in ("datapath", "lib", "ovs-patches")
         for path in (ROOT / folder).rglob("*")
-        if path.is_file() and path.suffix not in {".o", ".man"} and "cubic" in path.read_text().lower()
+        if path.is_file()
+        and path.suffix not in {".o", ".man"}
+        and "cubic" in path.read_text().lower()
     }
     touched = set(re.findall(r"^   \+\+\+ b/(\S+)", PAGE.read_text(), re.M))
     assert found == touched | {"datapath/acdc-cc-cubic.c"}

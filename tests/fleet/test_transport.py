@@ -31,19 +31,24 @@ print(stream.connect())
 """
 
 
+def run_alone(program: str, folder: Path) -> str:
+    """What it prints, in a network of its own."""
+    ns = Netns()
+    try:
+        return subprocess.run(
+            ns.command("/usr/bin/python3", "-c", program),
+            cwd=folder, capture_output=True, text=True, check=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT / "python")},
+        ).stdout  # fmt: skip
+    finally:
+        ns.close()
+
+
 def test_a_server_that_goes_away_in_the_middle_of_the_handshake(tmp_path: Path) -> None:
     make = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -subj /CN=x"
     subprocess.run(make.split(), cwd=tmp_path, check=True, capture_output=True)
-    ns = Netns()
-    try:
-        done = subprocess.run(
-            ns.command("/usr/bin/python3", "-c", BOTH),
-            cwd=tmp_path, capture_output=True, text=True, check=True,
-            env=os.environ | {"PYTHONPATH": str(ROOT / "python")},
-        )  # fmt: skip
-    finally:
-        ns.close()
-    assert [int(error) for error in done.stdout.split()] == [errno.EAGAIN, errno.ENOTCONN]
+    said = run_alone(BOTH, tmp_path)
+    assert [int(error) for error in said.split()] == [errno.EAGAIN, errno.ENOTCONN]
 
 
 # Files that are not of one certificate, as while they are replaced, are met by a connection that
@@ -121,16 +126,7 @@ for kind in ("tcp", "ssl"):
 def test_names_of_hosts(tmp_path: Path) -> None:
     make = f"openssl req -x509 -nodes -keyout key.pem -out cert.pem -subj /CN=x {CURVE}"
     subprocess.run(make.split(), cwd=tmp_path, check=True, capture_output=True)
-    ns = Netns()
-    try:
-        done = subprocess.run(
-            ns.command("/usr/bin/python3", "-c", NAMED),
-            cwd=tmp_path, capture_output=True, text=True, check=True,
-            env=os.environ | {"PYTHONPATH": str(ROOT / "python")},
-        )  # fmt: skip
-    finally:
-        ns.close()
-    tcp, no_tcp, tls, no_tls = done.stdout.splitlines()
+    tcp, no_tcp, tls, no_tls = run_alone(NAMED, tmp_path).splitlines()
     assert (tcp, tls) == ("127.0.0.1", "127.0.0.1")
     for said in (no_tcp, no_tls):
         assert "nowhere.invalid" in said and "name" in said.rpartition(":")[2]

@@ -358,6 +358,20 @@ test_between_synacks(uint8_t flags)
     sim_done(&s);
 }
 
+/* Guest 'who' ends the handshake: both ends have the capability, and marks of its data are
+ * reported. */
+static void
+expect_reports(struct sim *s, int who)
+{
+    s->guest[0].snd_nxt++;
+    s->guest[1].snd_nxt++;
+    packet_free_list(sim_ack(s, who));
+    ok(sim_info_of(s, 0).capable && sim_info_of(s, 1).capable, "both ends have it");
+    sim_data(s, who, 1000, true);
+    packet_free_list(sim_ack(s, !who));
+    is_u64(sim_info_of(s, who).fb_ce, 1000, "and report");
+}
+
 /* A guest whose SYN-ACK does not arrive sends its SYN instead, with the number that the
  * SYN-ACK had: the peer takes that for a simultaneous open. */
 static void
@@ -378,13 +392,7 @@ test_syn_behind_synack(void)
     s.guest[0].rcv_nxt = spec.seq + 1;
     spec = sim_spec(&s, 0, ACDC_TCP_SYN | ACDC_TCP_ACK, 0);
     packet_free_list(sim_send(&s, 0, &spec));
-    s.guest[0].snd_nxt++;
-    s.guest[1].snd_nxt++;
-    packet_free_list(sim_ack(&s, 1));
-    ok(sim_info_of(&s, 0).capable && sim_info_of(&s, 1).capable, "both ends have it");
-    sim_data(&s, 1, 1000, true);
-    packet_free_list(sim_ack(&s, 0));
-    is_u64(sim_info_of(&s, 1).fb_ce, 1000, "and report");
+    expect_reports(&s, 1);
     sim_done(&s);
 }
 
@@ -402,13 +410,7 @@ test_synack_behind_syn(uint32_t ahead)
     spec = sim_spec(&s, 0, ACDC_TCP_SYN | ACDC_TCP_ACK, 0);
     spec.seq += ahead;
     packet_free_list(sim_send(&s, 0, &spec));
-    s.guest[0].snd_nxt++;
-    s.guest[1].snd_nxt++;
-    packet_free_list(sim_ack(&s, 0));
-    ok(sim_info_of(&s, 0).capable && sim_info_of(&s, 1).capable, "both ends have it");
-    sim_data(&s, 0, 1000, true);
-    packet_free_list(sim_ack(&s, 1));
-    is_u64(sim_info_of(&s, 0).fb_ce, 1000, "and report");
+    expect_reports(&s, 0);
     sim_done(&s);
 }
 
