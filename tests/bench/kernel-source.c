@@ -9,13 +9,15 @@
  * Sends the packets of tcp-frames.h on the far ends of two veth pairs, one of
  * which is a guest's port of the switch, and prints for each of ROUNDS times
  * PACKETS packets the nanoseconds that one took, and how many each side sent.
- * PAUSE is in microseconds, after each batch, for a switch that is slow; a round then
- * also waits for a line of input.
+ * With PAUSE, for a switch that is slow, each batch waits until the switch has sent on
+ * as many packets, but at most so many microseconds; a round then also waits for a line
+ * of input.
  * Under qemu -icount the nanoseconds are instructions.  "begin" and "end" mark a
  * round of somebody else's packets, which are counted as the guest's. */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <inttypes.h>
 #include <net/ethernet.h>
 #include <net/if.h>
 #include <netpacket/packet.h>
@@ -32,7 +34,8 @@ enum { BATCH = 32 };
 static struct visits visits[2];
 static int sockets[2];
 static uint8_t frames[BATCH][FRAME_MAX];
-static useconds_t pause_us;
+static const char *devices[2];
+static unsigned int pause_us;
 
 static void
 fail(const char *what)
@@ -56,6 +59,38 @@ open_device(const char *name)
     return fd;
 }
 
+/* Packets that came from the switch by this side's device. */
+static uint64_t
+received(int side)
+{
+    FILE *file = fopen("/proc/self/net/dev", "r");
+    char line[512], name[IFNAMSIZ];
+    uint64_t n = 0;
+
+    if (!file) {
+        fail("/proc/self/net/dev");
+    }
+    while (fgets(line, sizeof line, file)) {
+        if (sscanf(line, " %15[^:]: %*u %" SCNu64, name, &n) == 2
+            && !strcmp(name, devices[side])) {
+            break;
+        }
+    }
+    fclose(file);
+    return n;
+}
+
+/* Waits until this side has received 'n' packets, at most for pause_us. */
+static void
+wait_for(int side, uint64_t n)
+{
+    enum { STEP_US = 200 };
+
+    for (unsigned int us = 0; us < pause_us && received(side) < n; us += STEP_US) {
+        usleep(STEP_US);
+    }
+}
+
 /* Sends a batch of one side.  Returns the number of packets. */
 static uint32_t
 send_batch(int side)
@@ -63,6 +98,7 @@ send_batch(int side)
     uint64_t limit = visits[!side].pos + lead(&visits[side]);
     struct mmsghdr messages[BATCH];
     struct iovec parts[BATCH];
+    uint64_t before = pause_us ? received(!side) : 0;
     int n = 0, sent = 0;
 
     while (n < BATCH && visits[side].pos < limit) {
@@ -92,7 +128,7 @@ send_batch(int side)
         PROFILE_MARK(NETWORK);
     }
     if (pause_us) {
-        usleep(pause_us);
+        wait_for(!side, before + (uint64_t) n);
     }
     return (uint32_t) n;
 }
@@ -135,13 +171,15 @@ main(int argc, char **argv)
               "ACKS PACKETS ROUNDS [PAUSE], or: kernel-source begin | end\n", stderr);
         return 2;
     }
-    sockets[GUEST] = open_device(argv[1]);
-    sockets[NETWORK] = open_device(argv[2]);
+    for (int side = GUEST; side <= NETWORK; side++) {
+        devices[side] = argv[1 + side];
+        sockets[side] = open_device(devices[side]);
+    }
     init_frames((uint32_t) atoi(argv[3]), (uint32_t) atoi(argv[4]),
                 (uint32_t) atoi(argv[5]));
     n_packets = (uint32_t) atoi(argv[6]);
     rounds = (uint32_t) atoi(argv[7]);
-    pause_us = argc == 9 ? (useconds_t) atoi(argv[8]) : 0;
+    pause_us = argc == 9 ? (unsigned int) atoi(argv[8]) : 0;
     /* Handshakes, and the first data without ACKs. */
     while (visits[NETWORK].round < HANDSHAKE + lag) {
         send_batch(GUEST);

@@ -3,7 +3,8 @@
 exact fractions.
 
 Bounds.  The engine keeps beta in 1/255.  Step by step, from the same beta, it is within 2/255
-of the exact one, and pauses are equal but for beta's last digit."""
+of the exact one, and pauses are equal but for beta's last digit.  As a step takes in 1/16 of
+what is measured, beta stays where it is within DEAD of that."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ from law.test_law import SETTINGS
 
 MOST = 10_000  # us
 UNIT = Fraction(1, 255)
+DEAD = 9 * UNIT  # Half of 16, and what is measured is rounded down.
 LEAST = 8  # us: pauses that differ by less say nothing of their effect.
 
 
@@ -162,7 +164,7 @@ def test_queue_that_pauses_drain(
             if i >= 300:
                 late.append(held)
         excess = max(0, queue - threshold)
-        assert max(late) <= excess + 1
+        assert max(late) <= excess / (1 - DEAD) + 1
         if excess > 100 and effect:
             # By O - T alone it would be excess / (1 + effect).
             alone = excess / (1 + effect / 100)
