@@ -10,6 +10,18 @@
 
 /* Which parameters. -------------------------------------------------------- */
 
+/* Whether it may be the guest's doing that no feedback comes: a SYN into which the
+ * capability does not fit, or that it has sent again, or packets that made the other end
+ * forget the connection. */
+static bool
+may_be_deceived(const struct acdc_flow *f)
+{
+    unsigned int both = ACDC_F_OFFERED | ACDC_F_PEER;
+
+    return (f->flags & ACDC_F_UNOFFERED)
+           || ((f->flags & both) == both && !acdc_flow_is_deaf(f));
+}
+
 enum acdc_algorithm
 acdc_flow_algorithm(const struct acdc_flow *f, const struct acdc_params *params)
 {
@@ -21,10 +33,8 @@ acdc_flow_algorithm(const struct acdc_flow *f, const struct acdc_params *params)
     if ((f->flags & ACDC_F_CAPABLE) || params->mode == ACDC_MODE_OBSERVE) {
         return (enum acdc_algorithm) params->algorithm;
     }
-    /* A guest gains nothing by a SYN into which the capability does not fit, or
-     * that it has sent again. */
-    if ((f->flags & ACDC_F_UNOFFERED) && params->fallback == ACDC_ALG_NONE
-        && params->algorithm != ACDC_ALG_NONE) {
+    if (params->fallback == ACDC_ALG_NONE && params->algorithm != ACDC_ALG_NONE
+        && may_be_deceived(f)) {
         unsigned int alg = ACDC_ALG_NONE;
 
         while (!acdc_algorithm_has(alg, ACDC_CC_UNOFFERED)) {

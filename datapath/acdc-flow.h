@@ -117,9 +117,9 @@ enum {
                                      * .paused. */
     ACDC_F_LAW = 1 << 18,           /* 'law' was started.  It is in the tenant's capable
                                      * or fallback count. */
-    ACDC_F_UNOFFERED = 1 << 19,     /* A SYN or SYN-ACK went without the capability
-                                     * for a reason that the guest may have
-                                     * made. */
+    ACDC_F_UNOFFERED = 1 << 19,     /* A SYN or SYN-ACK, or the answer to it, was
+                                     * without the capability for a reason that
+                                     * the guest may have made. */
     ACDC_F_MSS_ALIGNED = 1 << 20,   /* The guest was told a smaller MSS. */
     ACDC_F_SHRUNK = 1 << 21,        /* The guest was once told a window that
                                      * ends before what it had sent, see

@@ -163,7 +163,7 @@ why_no_offer(const struct acdc_ctx *ctx, const struct acdc_flow *f,
         && acdc_flow_inactive_ms(f, ctx->now_ms) >= ACDC_SYN_PLAIN_MS) {
         return ACDC_C_OFFER_PLAIN;
     }
-    if (acdc_pkt_is_syn(p) && acdc_recall_drops(ctx, p)) {
+    if (acdc_pkt_is_syn(p) && acdc_recall_path(ctx, p) == ACDC_PATH_DROPS) {
         return ACDC_C_OFFER_SPARED;
     }
     return ACDC_N_COUNTERS;
@@ -476,12 +476,7 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         && (f->state == ACDC_FLOW_CLOSED || f->state == ACDC_FLOW_RESET
             || acdc_flow_is_lost(f))
         && !acdc_flow_is_live(f)) {
-        if (acdc_flow_in_handshake(f) && acdc_flow_is_irs(f, p->seq)) {
-            /* The guest's RST did not arrive: what an earlier SYN showed stays. */
-            acdc_flow_set_state(ctx, f, ACDC_FLOW_SYN_RECEIVED);
-        } else {
-            restart(ctx, f);
-        }
+        restart(ctx, f);
     }
     if (f->flags & (ACDC_F_DEAD | ACDC_F_LAW)) {
         /* Sent again, the guest's answer was lost: what that settled stays.
@@ -509,6 +504,9 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
     }
     /* Also if this one, sent again, comes without the capability. */
     f->flags |= accept_offer(ctx, p);
+    if ((f->flags & ACDC_F_PEER) && acdc_recall_path(ctx, p) != ACDC_PATH_DROPS) {
+        acdc_recall_note_path(ctx, p, true);
+    }
     adapt_options(ctx, f, params, p);
     limit_window(ctx, f, params, p);
     acdc_flow_in(f)->out_window = acdc_pkt_window(p);
@@ -529,6 +527,11 @@ settle(struct acdc_ctx *ctx, struct acdc_flow *f,
         f->flags |= ACDC_F_GUEST_ECN;
     }
     acdc_flow_set_counted(ctx, f, capable);
+    if (!capable && acdc_recall_path(ctx, synack) == ACDC_PATH_PASSES) {
+        /* The guest may have made the other end believe that it is of another
+         * connection. */
+        f->flags |= ACDC_F_UNOFFERED;
+    }
     if (first) {
         settle_mss(f, synack);
         ACDC_COUNT(ctx, FLOWS_CAPABLE, capable);
@@ -623,9 +626,9 @@ note_path(const struct acdc_ctx *ctx, const struct acdc_flow *f,
         return;
     }
     if (f->flags & ACDC_F_PEER) {
-        acdc_recall_path(ctx, p, true);
+        acdc_recall_note_path(ctx, p, true);
     } else if ((f->flags & ACDC_F_UNOFFERED) && acdc_flow_in(f)->n_syns > 1) {
-        acdc_recall_path(ctx, p, false);
+        acdc_recall_note_path(ctx, p, false);
     }
 }
 

@@ -648,7 +648,8 @@ bool
 acdc_ingress_is_doubtful(const struct acdc_flow *f, const struct acdc_pkt *p)
 {
     if (p->tcp_flags & ACDC_TCP_SYN) {
-        return acdc_flow_is_live(f) && !acdc_flow_is_synack_again(f, p, false);
+        return acdc_flow_in_handshake(f) ? !acdc_flow_answers_syn(f, p)
+               : acdc_flow_is_live(f) && !acdc_flow_is_synack_again(f, p, false);
     }
     return f->flags & ACDC_F_LAW
            ? f->state == ACDC_FLOW_RESET || f->state == ACDC_FLOW_CLOSED

@@ -65,11 +65,12 @@ ACDC_PARAM(2, GAIN, gain, FRACTION, 1, ACDC_FIX_ONE,
            ACDC_FIX_ONE / 16, COLUMN, "gain %s", "gain %s")
 
 /* The congestion control if the other end does not have AC/DC: packets are not
- * marked by us.  The default is <code>none</code>.  Where AC/DC's option was left
- * out of the guest's SYN or SYN-ACK (counters <code>offer_no_room</code>,
- * <code>offer_plain</code>, <code>offer_spared</code>) an algorithm that goes by
- * losses takes the place of <code>none</code>, unless <ref column="algorithm"/> is
- * <code>none</code>, too. */
+ * marked by us.  The default is <code>none</code>.  Where the guest may have made it
+ * seem so, an algorithm that goes by losses takes the place of <code>none</code>, unless
+ * <ref column="algorithm"/> is <code>none</code>, too: AC/DC's option was left out of the
+ * guest's SYN or SYN-ACK (counters <code>offer_no_room</code>, <code>offer_plain</code>,
+ * <code>offer_spared</code>), the other end had AC/DC and does not report any more
+ * (<code>feedback_lost</code>), or its address showed AC/DC in the last ten minutes. */
 ACDC_PARAM(7, FALLBACK, fallback, FALLBACK, 0, ACDC_N_ALGS - 1,
            ACDC_ALG_NONE, COLUMN, "fallback %s", "fallback %s")
 

@@ -184,11 +184,12 @@ void acdc_flow_ends(const struct acdc_flow *, struct acdc_end *local,
 
 /* acdc-recall.c ------------------------------------------------------------ */
 
-/* Whether the path to the peer of 'p' dropped the capability, not long ago. */
-bool acdc_recall_drops(const struct acdc_ctx *, const struct acdc_pkt *p);
-/* Whether it passes or drops it, from a SYN-ACK. */
-void acdc_recall_path(const struct acdc_ctx *, const struct acdc_pkt *p,
-                      bool passes);
+/* What the path to the peer of 'p' did with the capability, not long ago. */
+enum acdc_path { ACDC_PATH_UNKNOWN, ACDC_PATH_PASSES, ACDC_PATH_DROPS };
+enum acdc_path acdc_recall_path(const struct acdc_ctx *, const struct acdc_pkt *p);
+/* Whether it passes or drops it, from a SYN or SYN-ACK. */
+void acdc_recall_note_path(const struct acdc_ctx *, const struct acdc_pkt *p,
+                           bool passes);
 /* The guest has sent SYN or SYN-ACK 'p' from an address. */
 void acdc_recall_address(const struct acdc_ctx *, const struct acdc_pkt *p);
 /* Whether it has from the one that a SYN is for. */

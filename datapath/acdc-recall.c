@@ -60,19 +60,21 @@ is_fresh(const struct acdc_ctx *ctx, uint32_t entry)
     return entry && path_age(ctx, entry) <= ACDC_PATH_UNITS;
 }
 
-bool
-acdc_recall_drops(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
+enum acdc_path
+acdc_recall_path(const struct acdc_ctx *ctx, const struct acdc_pkt *p)
 {
     uint32_t hash;
     uint32_t entry = acdc_a32_read(path_entry(ctx, p, &hash));
 
-    return is_fresh(ctx, entry) && !(entry & PATH_PASSES)
-           && entry >> PATH_HASH_SHIFT == hash >> PATH_HASH_SHIFT;
+    if (!is_fresh(ctx, entry) || entry >> PATH_HASH_SHIFT != hash >> PATH_HASH_SHIFT) {
+        return ACDC_PATH_UNKNOWN;
+    }
+    return entry & PATH_PASSES ? ACDC_PATH_PASSES : ACDC_PATH_DROPS;
 }
 
 void
-acdc_recall_path(const struct acdc_ctx *ctx, const struct acdc_pkt *p,
-                 bool passes)
+acdc_recall_note_path(const struct acdc_ctx *ctx, const struct acdc_pkt *p,
+                      bool passes)
 {
     uint32_t hash;
     acdc_a32 *place = path_entry(ctx, p, &hash);

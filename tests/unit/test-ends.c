@@ -373,25 +373,34 @@ expect_reports(struct sim *s, int who)
 }
 
 /* A guest whose SYN-ACK does not arrive sends its SYN instead, with the number that the
- * SYN-ACK had: the peer takes that for a simultaneous open. */
+ * SYN-ACK had: the peer takes that for a simultaneous open.  So it does behind 'another' SYN,
+ * which does not arrive either. */
 static void
-test_syn_behind_synack(void)
+test_syn_behind_synack(bool another)
 {
+    struct acdc_params params = acdc_params_default;
     struct packet *p;
     struct tcp_spec spec;
     struct sim s;
 
-    sim_init(&s, NULL, NULL);
+    params.police = another;
+    sim_init(&s, &params, &params);
     sim_syn(&s);
     spec = sim_spec(&s, 1, ACDC_TCP_SYN | ACDC_TCP_ACK, 0);
     sim_leave(&s, 1, &spec);
     spec = sim_spec(&s, 1, ACDC_TCP_SYN, 0);
+    if (another) {
+        spec.seq += 1 << 28;
+        sim_leave(&s, 1, &spec);
+        spec.seq -= 1 << 28;
+    }
     p = sim_egress(&s, 1, packet_make(&spec));
     ok(packet_is_ours(p) && packet_csum_ok(p), "the SYN has the capability");
     packet_free_list(sim_ingress(&s, 0, p));
     s.guest[0].rcv_nxt = spec.seq + 1;
     spec = sim_spec(&s, 0, ACDC_TCP_SYN | ACDC_TCP_ACK, 0);
     packet_free_list(sim_send(&s, 0, &spec));
+    is_u64(sim_info_of(&s, 1).state, ACDC_FLOW_ESTABLISHED, "the SYN-ACK is the answer");
     expect_reports(&s, 1);
     sim_done(&s);
 }
@@ -469,7 +478,7 @@ test_hidden_synacks(void)
 }
 
 /* A guest refuses a connection by a RST that does not arrive, waits for the peer's SYN without
- * the capability, and answers that: it is as if it had only waited. */
+ * the capability, and answers that: CUBIC governs what it sends. */
 static void
 test_lost_refusal(void)
 {
@@ -487,7 +496,49 @@ test_lost_refusal(void)
     sim_leave(&s, 1, &spec);
     sim_connect(&s);
     ok(!packet_is_ours(s.wire[0]), "a SYN without the capability");
-    ok(sim_info_of(&s, 0).capable && sim_info_of(&s, 1).capable, "and both ends have it");
+    is_u64(sim_info_of(&s, 1).algorithm, ACDC_ALG_CUBIC, "the fallback none is none");
+    sim_done(&s);
+}
+
+/* The other end's vSwitch does not answer the capability, as where the guest made it believe
+ * that the SYN is of another connection.  'before': it did so before. */
+static void
+test_no_answer(bool before)
+{
+    struct sim s;
+
+    sim_init(&s, NULL, NULL);
+    if (before) {
+        sim_connect(&s);
+        rst(&s, 0, s.guest[0].snd_nxt);
+        s.guest[0].snd_nxt += 1 << 28;
+        s.now += 100 * SIM_MS;
+    }
+    sim_remove_acdc(&s, 1);
+    sim_connect(&s);
+    ok(!sim_info_of(&s, 0).capable, "without the capability");
+    is_u64(sim_info_of(&s, 0).algorithm, before ? ACDC_ALG_CUBIC : ACDC_ALG_NONE,
+           before ? "the path has passed it: CUBIC" : "nothing is known of the path: none");
+    sim_done(&s);
+}
+
+/* The other end's vSwitch reports no more, as if the guest had made it forget. */
+static void
+test_silence_is_no_way_out(void)
+{
+    struct sim s;
+    int i;
+
+    sim_init(&s, NULL, NULL);
+    sim_connect(&s);
+    sim_remove_acdc(&s, 1);
+    for (i = 0; i < 200 && sim_info_of(&s, 0).capable; i++) {
+        sim_data(&s, 0, 1460, false);
+        packet_free_list(sim_ack(&s, 1));
+        s.now += SIM_MS;
+    }
+    ok(!sim_info_of(&s, 0).capable, "it falls back");
+    is_u64(sim_info_of(&s, 0).algorithm, ACDC_ALG_CUBIC, "to CUBIC");
     sim_done(&s);
 }
 
@@ -513,11 +564,15 @@ main(void)
     test_reset_in_handshake(true, -1);
     test_between_synacks(ACDC_TCP_RST);
     test_between_synacks(ACDC_TCP_SYN);
-    test_syn_behind_synack();
+    test_syn_behind_synack(false);
+    test_syn_behind_synack(true);
     test_synack_behind_syn(1 << 28);
     test_synack_behind_syn(0);
     test_hidden_synacks();
     test_lost_refusal();
+    test_no_answer(false);
+    test_no_answer(true);
+    test_silence_is_no_way_out();
     test_same_number(0);
     test_same_number(1);
     is_u64((uint64_t) host_allocated(), 0, "nothing leaks");
