@@ -24,6 +24,8 @@ from acdc_scapy import option as acdc_option
 GUEST_MAC, PEER_MAC = "02:00:00:00:00:01", "02:00:00:00:00:02"
 GUEST_IP, PEER_IP = "10.1.0.1", "10.2.0.1"
 GUEST_IP6, PEER_IP6 = "fd00:1::1", "fd00:2::1"
+# A port recalls for ten minutes which addresses have shown the capability.  These have not.
+PLAIN_IP, PLAIN_IP6 = "10.2.0.2", "fd00:2::2"
 
 NOT_ECT, ECT1, ECT0, CE = 0, 1, 2, 3
 
@@ -91,12 +93,16 @@ def link(encap: Encap, from_guest: bool) -> Packet:
     return packet
 
 
-def network(encap: Encap, from_guest: bool, ecn: int = 0, **fields: object) -> Packet:
-    """Everything up to the IP header."""
+def network(
+    encap: Encap, from_guest: bool, ecn: int = 0, plain: bool = False, **fields: object
+) -> Packet:
+    """Everything up to the IP header.  'plain': the peer's host has no AC/DC."""
     if encap.v6:
-        src, dst = (GUEST_IP6, PEER_IP6) if from_guest else (PEER_IP6, GUEST_IP6)
+        src, dst = GUEST_IP6, PLAIN_IP6 if plain else PEER_IP6
+        src, dst = (src, dst) if from_guest else (dst, src)
         return link(encap, from_guest) / IPv6(src=src, dst=dst, tc=ecn, fl=0xABCDE, **fields)
-    src, dst = (GUEST_IP, PEER_IP) if from_guest else (PEER_IP, GUEST_IP)
+    src, dst = GUEST_IP, PLAIN_IP if plain else PEER_IP
+    src, dst = (src, dst) if from_guest else (dst, src)
     return link(encap, from_guest) / IP(src=src, dst=dst, tos=ecn, id=1, flags="DF", **fields)
 
 

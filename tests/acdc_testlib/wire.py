@@ -275,6 +275,7 @@ class Conn:
         self.wire = wire
         self.encap = encap
         self.capable = capable
+        self.plain = not capable
         self.flags = flags
         self.active = active
         # Linux lets a device send 4 bytes more than its MTU for a VLAN tag, but
@@ -327,7 +328,7 @@ class Conn:
     ) -> bytes:
         """A segment as the guest sends it."""
         return frame(
-            network(self.encap, True, ecn)
+            network(self.encap, True, ecn, self.plain)
             / tcp(
                 self.guest_port,
                 self.peer_port,
@@ -361,7 +362,7 @@ class Conn:
         if ecn is None:
             ecn = ECT0 if self.capable else NOT_ECT
         return frame(
-            network(self.encap, False, ecn)
+            network(self.encap, False, ecn, self.plain)
             / tcp(
                 self.peer_port,
                 self.guest_port,
