@@ -177,18 +177,21 @@ def _mark_findings(ends: tuple[tuple[End, dict[str, int]], ...]) -> Iterator[Fin
             yield OK, f"{text}, and {end.name} cut its window {count['cuts_ecn']} times"
 
 
-def check_path(side: Side, peer: Peer, bridges: tuple[str, str], vlan: int, mark: bool) -> Findings:
-    """Raises OSError or OvsError if something cannot be done."""
+def check_path(
+    found: Findings, side: Side, peer: Peer, bridges: tuple[str, str], vlan: int, mark: bool
+) -> None:
+    """Adds to 'found'.  Raises OSError or OvsError if something cannot be done."""
     here, there = side.about()["exids"], peer.call("about")["exids"]
     if len(here) != 1 or here != there:
         texts = [" ".join(f"{exid:#06x}" for exid in exids) or "none" for exids in (here, there)]
         text = f"{texts[0]} here and {texts[1]} at {peer.name}: all need the same"
-        return {"exid": [(CRITICAL, text)]}
+        found["exid"] = [(CRITICAL, text)]
+        return
     network = f"169.254.{random.randrange(1, 255)}"
     near = End("here", side, side.open(bridges[0], vlan), f"{network}.1")
     far = End(peer.name, peer, peer.call("open", bridges[1], vlan), f"{network}.2")
     probes = probe(near, far, here[0])
-    found: Findings = {"exid": [(OK, f"{here[0]:#06x} at both")], **judge(probes, here[0])}
+    found["exid"] = [(OK, f"{here[0]:#06x} at both")]
+    found.update(judge(probes, here[0]))
     if all(state == OK for state, _ in found["reach"]):
         found.update(connect(near, far, peer, mark))
-    return found

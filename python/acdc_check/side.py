@@ -117,7 +117,7 @@ class Side:
 
     def open(self, bridge: str, vlan: int) -> str:
         """Makes the port, and returns its MAC address.  Without 'bridge' it is the only one."""
-        self._database = Database(self._rundir / "db.sock")
+        self._database = Database(self._rundir / "db.sock", timeout=self._timeout)
         self._remove_old()
         self._bridge = self._choose(bridge)
         with back_again():

@@ -171,12 +171,15 @@ class Change:
 class Database:
     """A connection to ovsdb-server at 'path'.  Threads may share it."""
 
-    def __init__(self, path: Path, check: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, path: Path, check: Callable[[], None] = lambda: None, timeout: float = TIMEOUT
+    ) -> None:
+        """'timeout' is in seconds, for each answer."""
         self._lock = threading.RLock()
         self._check = check
         """Raises an error if there is nothing to wait for any more."""
-        self._deadline = 0.0
-        schema = call(path, "get_schema", "Open_vSwitch")
+        self._timeout = timeout
+        schema = call(path, "get_schema", "Open_vSwitch", timeout=timeout)
         helper = SchemaHelper(schema_json=schema)
         for name, table in schema["tables"].items():
             if name in COLUMNS:
@@ -191,16 +194,14 @@ class Database:
         with self._lock:
             self._idl.close()
 
-    def _wait(
-        self, done: Callable[[], Any], problem: str, timeout: float = TIMEOUT, txn: Any = None
-    ) -> None:
+    def _wait(self, done: Callable[[], Any], problem: str, txn: Any = None) -> None:
         """Until 'done'.  Every 200 ms it looks whether the daemons still run."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + self._timeout
         self._idl.run()
         while not done():
             self._check()
             if time.monotonic() > deadline:
-                raise OvsError(f"{problem} within {timeout:g} s")
+                raise OvsError(f"{problem} within {self._timeout:g} s")
             poller = Poller()
             self._idl.wait(poller)
             if txn:

@@ -22,6 +22,7 @@ import pytest
 
 from acdc_check import Side
 from acdc_check.segment import CE, ECT0, NOT_ECT, SYN, Segment
+from acdc_check.side import SIZE
 from acdc_testlib.netns import Tap, wait_for
 from acdc_testlib.ovs import Ovs
 
@@ -364,6 +365,30 @@ def test_what_cannot_be_done(hypervisors: Hypervisors, arguments: list[str], why
     assert done.returncode == UNKNOWN
     assert why in done.stdout
     assert "Traceback" not in done.stderr
+
+
+def test_a_database_that_hangs(hypervisors: Hypervisors) -> None:
+    pid = hypervisors.both[0].pid("ovsdb-server")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        done = hypervisors.run("--timeout", "1")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert done.returncode == UNKNOWN
+    assert "path: get_schema: no answer within 1 s" in done.stdout
+
+
+def test_a_peer_that_goes_away(hypervisors: Hypervisors) -> None:
+    """Once it has said how many bytes arrived: what the probes found stays."""
+    hypervisors.network.change = clear_reserved
+    words = hypervisors.words()
+    via = words.index("--via") + 1
+    until_all_came = rf"sed -u '/\"result\": {SIZE}}}/q'"
+    words[via] = shlex.join(["sh", "-c", f"{words[via]} | {until_all_came}"])
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == WARNING, done
+    assert "path: hv2: acdc-check --peer ended with status 0" in done.stdout
+    assert "bits of the TCP header are cleared" in done.stdout
 
 
 def test_a_peer_without_a_daemon(hypervisors: Hypervisors, tmp_path: File) -> None:
