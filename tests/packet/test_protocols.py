@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from scapy.layers.inet import ICMP, IP, TCP, UDP, defragment, fragment
@@ -354,13 +355,13 @@ def test_other_ip_protocols(wire: Wire, encap: Encap) -> None:
     TCP header for contents."""
     field = "nh" if encap.v6 else "proto"
     segment = bytes(tcp(7777, 80, SYN, 1))
+    fields: list[dict[str, Any]] = [
+        {field: proto} for proto in (2, 33, 46, 89, 108, 112, 136, 253, 255)
+    ]
     untouched(
         wire,
         "untouched_not_tcp",
-        *(
-            network(encap, True, **{field: proto}) / Raw(segment)
-            for proto in (2, 33, 46, 89, 108, 112, 136, 253, 255)
-        ),
+        *(network(encap, True, **one) / Raw(segment) for one in fields),
     )
 
 
