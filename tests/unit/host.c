@@ -343,6 +343,8 @@ keep(struct packet *p, const struct acdc_pkt *pkt, uint64_t now)
     uint32_t headers = (uint32_t) pkt->l4_ofs + pkt->tcp_hlen;
     struct packet *kept;
 
+    /* What the other end's host has kept of it. */
+    packet_free(p->kept);
     p->kept = NULL;
     if (!pkt->keep_len) {
         return;
