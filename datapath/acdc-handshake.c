@@ -472,9 +472,11 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         accept_offer(ctx, p);
         return;
     }
+    /* A guest's RST for a SYN may not have arrived: what that showed stays, as nobody knows
+     * for how long the port recalls it. */
     if (!(f->flags & ACDC_F_DEAD)
-        && (f->state == ACDC_FLOW_CLOSED || f->state == ACDC_FLOW_RESET
-            || acdc_flow_is_lost(f))
+        && (f->state == ACDC_FLOW_CLOSED || acdc_flow_is_lost(f)
+            || (f->state == ACDC_FLOW_RESET && !acdc_flow_is_irs(f, p->seq)))
         && !acdc_flow_is_live(f)) {
         restart(ctx, f);
     }

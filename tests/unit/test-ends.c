@@ -477,15 +477,56 @@ test_hidden_synacks(void)
     sim_done(&s);
 }
 
-/* A guest refuses a connection by a RST that does not arrive, waits for the peer's SYN without
- * the capability, and answers that: CUBIC governs what it sends. */
+/* Guest 1 connects from another port by a SYN of which only the copy without the capability
+ * arrives: the path seems to drop it. */
 static void
-test_lost_refusal(void)
+hide_capability(struct sim *s)
+{
+    struct tcp_spec spec;
+
+    s->guest[1].port++;
+    spec = sim_spec(s, 1, ACDC_TCP_SYN, 0);
+    sim_leave(s, 1, &spec);
+    s->now += ACDC_SYN_PLAIN_MS * SIM_MS;
+    packet_free_list(sim_send(s, 1, &spec));
+    s->guest[0].rcv_nxt = spec.seq + 1;
+    spec = sim_spec(s, 0, ACDC_TCP_SYN | ACDC_TCP_ACK, 0);
+    packet_free_list(sim_send(s, 0, &spec));
+    is_u64(sim_info_of(s, 1).algorithm, ACDC_ALG_CUBIC, "a SYN without the capability");
+    s->guest[0].rcv_nxt = 0;
+    s->guest[1].port--;
+    sim_forget(s, 0);
+    sim_forget(s, 1);
+}
+
+/* So many addresses show guest 1 the capability that its port recalls no other. */
+static void
+show_capability(struct sim *s)
+{
+    struct tcp_spec spec = sim_spec(s, 0, ACDC_TCP_SYN, 0);
+    int i;
+
+    opt_capability(&spec, ACDC_OPT_EXID);
+    for (i = 0; i < 4096; i++) {
+        spec.src[2] = (uint8_t) (100 + (i >> 8));
+        spec.src[3] = (uint8_t) i;
+        packet_free_list(sim_ingress(s, 1, packet_make(&spec)));
+    }
+}
+
+/* A guest refuses a connection by a RST that does not arrive, waits for the peer's SYN without
+ * the capability, and answers that: it is as if it had only waited.  Nor does it help if
+ * something 'before' or 'meanwhile' keeps its port from recalling the capability. */
+static void
+test_lost_refusal(void (*before)(struct sim *), void (*meanwhile)(struct sim *))
 {
     struct tcp_spec spec;
     struct sim s;
 
     sim_init(&s, NULL, NULL);
+    if (before) {
+        before(&s);
+    }
     sim_syn(&s);
     spec = sim_spec(&s, 1, ACDC_TCP_RST | ACDC_TCP_ACK, 0);
     spec.seq = 0;
@@ -494,9 +535,13 @@ test_lost_refusal(void)
     sim_syn(&s);
     s.now += ACDC_SYN_PLAIN_MS * SIM_MS;
     sim_leave(&s, 1, &spec);
+    if (meanwhile) {
+        meanwhile(&s);
+    }
     sim_connect(&s);
     ok(!packet_is_ours(s.wire[0]), "a SYN without the capability");
-    is_u64(sim_info_of(&s, 1).algorithm, ACDC_ALG_CUBIC, "the fallback none is none");
+    ok(packet_is_ours(s.wire[1]), "and a SYN-ACK with it");
+    ok(sim_info_of(&s, 0).capable, "so both ends have it");
     sim_done(&s);
 }
 
@@ -569,7 +614,11 @@ main(void)
     test_synack_behind_syn(1 << 28);
     test_synack_behind_syn(0);
     test_hidden_synacks();
-    test_lost_refusal();
+    test_lost_refusal(NULL, NULL);
+    test_lost_refusal(hide_capability, NULL);
+    sim_max_flows = 8192;
+    test_lost_refusal(NULL, show_capability);
+    sim_max_flows = 1000;
     test_no_answer(false);
     test_no_answer(true);
     test_silence_is_no_way_out();
