@@ -151,11 +151,12 @@ static enum acdc_counter
 why_no_offer(const struct acdc_ctx *ctx, const struct acdc_flow *f,
              const struct acdc_pkt *p)
 {
-    uint32_t mtu = acdc_a32_read(&ctx->port->mtu), len = acdc_pkt_ip_len(p);
+    uint32_t before = acdc_pkt_ip_len(p), after = before + ACDC_OPT_CAP_LEN;
 
+    /* Who gets a SYN may tell of a path that takes no more than that. */
     if (acdc_pkt_room(p) < ACDC_OPT_CAP_LEN
-        || acdc_pkt_mtu_len(p) + ACDC_OPT_CAP_LEN > mtu
-        || !acdc_path_has_room(ctx, len, len + ACDC_OPT_CAP_LEN)) {
+        || acdc_pkt_mtu_len(p) + ACDC_OPT_CAP_LEN > acdc_a32_read(&ctx->port->mtu)
+        || (after > ACDC_PATH_MIN && !acdc_path_has_room(ctx, before, after))) {
         return ACDC_C_OFFER_NO_ROOM;
     }
     /* By time: copies cost a guest nothing. */
@@ -472,8 +473,7 @@ acdc_syn_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p)
         accept_offer(ctx, p);
         return;
     }
-    /* A guest's RST for a SYN may not have arrived: what that showed stays, as nobody knows
-     * for how long the port recalls it. */
+    /* The guest's RST for an earlier copy may not have arrived: what that showed stays. */
     if (!(f->flags & ACDC_F_DEAD)
         && (f->state == ACDC_FLOW_CLOSED || acdc_flow_is_lost(f)
             || (f->state == ACDC_FLOW_RESET && !acdc_flow_is_irs(f, p->seq)))

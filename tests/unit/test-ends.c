@@ -545,6 +545,41 @@ test_lost_refusal(void (*before)(struct sim *), void (*meanwhile)(struct sim *))
     sim_done(&s);
 }
 
+/* The guest that gets a SYN tells the sender's port by ICMP of a path that takes no more than
+ * that SYN: no such path is, and the next SYN has the capability. */
+static void
+test_tiny_path(void)
+{
+    struct packet *icmp;
+    uint32_t quoted;
+    uint8_t *ip;
+    struct sim s;
+
+    sim_init(&s, NULL, NULL);
+    sim_syn(&s);
+    quoted = s.wire[0]->len - 14;
+    icmp = packet_new(14 + 28 + quoted, 0);
+    memcpy(packet_data(icmp), packet_data(s.wire[0]), 14 + 20);
+    ip = packet_data(icmp) + 14;
+    acdc_put16(ip + 2, (uint16_t) (28 + quoted));
+    ip[9] = ACDC_IPPROTO_ICMP;
+    memcpy(ip + 12, s.guest[1].addr, 4);
+    memcpy(ip + 16, s.guest[0].addr, 4);
+    memset(ip + 20, 0, 8);
+    ip[20] = 3;
+    ip[21] = 4;
+    acdc_put16(ip + 26, (uint16_t) (quoted - 1));
+    memcpy(ip + 28, packet_data(s.wire[0]) + 14, quoted);
+    icmp->l3_ofs = 14;
+    icmp->ethertype = ACDC_ETHERTYPE_IP4;
+    packet_free_list(sim_ingress(&s, 0, icmp));
+    is_u64(sim_counter(&s, 0, ACDC_C_TOO_BIG), 1, "a path that takes %u bytes", quoted - 1);
+    s.guest[0].port++;
+    sim_syn(&s);
+    ok(packet_is_ours(s.wire[0]), "the next SYN has the capability");
+    sim_done(&s);
+}
+
 /* The other end's vSwitch does not answer the capability, as where the guest made it believe
  * that the SYN is of another connection.  'before': it did so before. */
 static void
@@ -619,6 +654,7 @@ main(void)
     sim_max_flows = 8192;
     test_lost_refusal(NULL, show_capability);
     sim_max_flows = 1000;
+    test_tiny_path();
     test_no_answer(false);
     test_no_answer(true);
     test_silence_is_no_way_out();
