@@ -529,9 +529,9 @@ settle(struct acdc_ctx *ctx, struct acdc_flow *f,
         f->flags |= ACDC_F_GUEST_ECN;
     }
     acdc_flow_set_counted(ctx, f, capable);
-    if (!capable && acdc_recall_path(ctx, synack) == ACDC_PATH_PASSES) {
-        /* The guest may have made the other end believe that it is of another
-         * connection. */
+    if (!capable && acdc_params_enforce(params) && params->algorithm != ACDC_ALG_NONE
+        && acdc_recall_path(ctx, synack) == ACDC_PATH_PASSES) {
+        /* The guest may have made the other end take it for another connection. */
         f->flags |= ACDC_F_UNOFFERED;
     }
     if (first) {

@@ -602,6 +602,35 @@ test_no_answer(bool before)
     sim_done(&s);
 }
 
+/* What begins while the tenant only observes, or is disabled, has no capability
+ * by the operator's will: the fallback is what it says once that changes. */
+static void
+test_not_meant(bool active, bool observe)
+{
+    struct acdc_params params = acdc_params_default;
+    struct sim s;
+
+    if (observe) {
+        params.mode = ACDC_MODE_OBSERVE;
+    } else {
+        params.enabled = false;
+    }
+    sim_init(&s, NULL, NULL);
+    sim_connect(&s);
+    sim_forget(&s, 0);
+    sim_forget(&s, 1);
+    s.guest[0].snd_nxt += 1 << 28;
+    s.guest[1].snd_nxt += 1 << 28;
+    sim_policy(&s, !active, &params);
+    sim_connect(&s);
+    sim_policy(&s, !active, NULL);
+    packet_free_list(sim_ack(&s, 0));
+    packet_free_list(sim_ack(&s, 1));
+    ok(!sim_info_of(&s, !active).capable, "without the capability");
+    is_u64(sim_info_of(&s, !active).algorithm, ACDC_ALG_NONE, "the fallback is none");
+    sim_done(&s);
+}
+
 /* The other end's vSwitch reports no more, as if the guest had made it forget. */
 static void
 test_silence_is_no_way_out(void)
@@ -657,6 +686,9 @@ main(void)
     test_tiny_path();
     test_no_answer(false);
     test_no_answer(true);
+    for (i = 0; i < 4; i++) {
+        test_not_meant(i & 1, i & 2);
+    }
     test_silence_is_no_way_out();
     test_same_number(0);
     test_same_number(1);
