@@ -21,14 +21,18 @@ static void
 become_deaf(struct acdc_ctx *ctx, struct acdc_flow *f,
             const struct acdc_params *params)
 {
+    bool capable;
+
     if (acdc_flow_is_deaf(f)) {
         return;
     }
     ACDC_COUNT(ctx, UNHEARD, 1);
     f->flags &= ~(uint32_t) (ACDC_F_EDGE | ACDC_F_RTT_PENDING);
     f->peer_edge = f->rcv_nxt;
-    if (f->flags & ACDC_F_CAPABLE) {
-        acdc_flow_set_capable(ctx, f, params, false);
+    capable = f->flags & ACDC_F_CAPABLE;
+    /* It may have fallen back to CUBIC, which hears nothing now. */
+    acdc_flow_set_capable(ctx, f, params, false);
+    if (capable) {
         ACDC_TRACE_FLOW(fallback, ctx, f, ACDC_FALLBACK_UNHEARD,
                         acdc_flow_in(f)->law.wnd);
     }

@@ -86,9 +86,32 @@ test_policed_after_gigabytes(void)
     sim_done(&s);
 }
 
+/* Where the other end reported no more before that, CUBIC governed: it would hear of no ACK. */
+static void
+test_unheard_after_fallback(void)
+{
+    struct sim s;
+    int i;
+
+    sim_connect_as(&s, &acdc_params_default);
+    sim_remove_acdc(&s, 1);
+    for (i = 0; i < 200 && sim_info_of(&s, 0).capable; i++) {
+        sim_data(&s, 0, 1448, false);
+        packet_free_list(sim_ack(&s, 1));
+        s.now += SIM_MS;
+    }
+    is_u64(sim_info_of(&s, 0).algorithm, ACDC_ALG_CUBIC, "no reports: CUBIC");
+    become_deaf(&s);
+    is_u64(sim_info_of(&s, 0).algorithm, ACDC_ALG_NONE, "no ACKs either: the fallback");
+    packet_free_list(sim_ack(&s, 1));
+    ok(sim_info_of(&s, 0).algorithm != ACDC_ALG_NONE, "an ACK: governed again");
+    sim_done(&s);
+}
+
 int
 main(void)
 {
+    test_unheard_after_fallback();
     test_offer_before_silence();
     test_policed_after_gigabytes();
     test_gigabytes_unheard();
