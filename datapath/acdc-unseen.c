@@ -30,7 +30,7 @@ become_deaf(struct acdc_ctx *ctx, struct acdc_flow *f,
     f->flags &= ~(uint32_t) (ACDC_F_EDGE | ACDC_F_RTT_PENDING);
     f->peer_edge = f->rcv_nxt;
     capable = f->flags & ACDC_F_CAPABLE;
-    /* It may have fallen back to CUBIC, which hears nothing now. */
+    /* Its law may go by losses already, and hears of none now. */
     acdc_flow_set_capable(ctx, f, params, false);
     if (capable) {
         ACDC_TRACE_FLOW(fallback, ctx, f, ACDC_FALLBACK_UNHEARD,
