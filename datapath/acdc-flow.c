@@ -16,10 +16,8 @@
 static bool
 may_be_deceived(const struct acdc_flow *f)
 {
-    unsigned int both = ACDC_F_OFFERED | ACDC_F_PEER;
-
     return (f->flags & ACDC_F_UNOFFERED)
-           || ((f->flags & both) == both && !acdc_flow_is_deaf(f));
+           || (acdc_flow_both_showed(f) && !acdc_flow_is_deaf(f));
 }
 
 enum acdc_algorithm

@@ -511,6 +511,13 @@ acdc_flow_is_prompt(const struct acdc_flow *f)
     return in->prompt_acks == ACDC_PROMPT_ACKS;
 }
 
+/* Whether both ends showed the capability. */
+static inline bool
+acdc_flow_both_showed(const struct acdc_flow *f)
+{
+    return (f->flags & ACDC_F_OFFERED) && (f->flags & ACDC_F_PEER);
+}
+
 /* Whether nothing comes by this port of what the guest gets, so that the connection
  * cannot be followed; only after the handshake. */
 static inline bool

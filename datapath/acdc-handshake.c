@@ -691,8 +691,7 @@ acdc_synack_ingress(struct acdc_ctx *ctx, struct acdc_pkt *p,
     acdc_flow_set_state(ctx, f, ACDC_FLOW_ESTABLISHED);
     /* The other end answers with the capability if a SYN with it arrived,
      * whatever was sent after that. */
-    settle(ctx, f, params, p, (f->flags & ACDC_F_OFFERED)
-                              && (f->flags & ACDC_F_PEER));
+    settle(ctx, f, params, p, acdc_flow_both_showed(f));
     in->n_syns = acdc_flow_equals(ctx, f, p) ? 0 : ACDC_OTHER_VLANS;
     f->peer_edge = p->ack + acdc_pkt_window(p);
     in->peer_window = (uint16_t) (acdc_pkt_window(p) >> f->peer_wscale);

@@ -627,8 +627,7 @@ acdc_ingress_stepwise(struct acdc_ctx *ctx, struct acdc_flow *f,
         acdc_flow_set_state(ctx, f, ACDC_FLOW_ESTABLISHED);
         acdc_flow_take_first_rtt(ctx, f, params);
     }
-    if (!((f->flags & ACDC_F_OFFERED) && (f->flags & ACDC_F_PEER)
-          ? undress(&s) : strip_foreign(&s))) {
+    if (!(acdc_flow_both_showed(f) ? undress(&s) : strip_foreign(&s))) {
         return;
     }
     note_data(&s);

@@ -139,7 +139,7 @@ resume(struct acdc_ctx *ctx, struct acdc_flow *f,
     f->dupacks = 0;
     f->flags &= ~(uint32_t) (ACDC_F_RTT_PENDING | ACDC_F_FIN_GUEST
                              | ACDC_F_FIN_PEER);
-    if ((f->flags & ACDC_F_OFFERED) && (f->flags & ACDC_F_PEER)) {
+    if (acdc_flow_both_showed(f)) {
         in->silent = 0;
         acdc_flow_set_capable(ctx, f, params, true);
     }
