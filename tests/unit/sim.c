@@ -335,6 +335,20 @@ sim_info_of(const struct sim *s, int side)
 }
 
 unsigned int
+sim_lose_reports(struct sim *s)
+{
+    unsigned int i;
+
+    sim_remove_acdc(s, 1);
+    for (i = 0; i < 1000 && sim_info_of(s, 0).capable; i++) {
+        sim_data(s, 0, 1448, false);
+        packet_free_list(sim_ack(s, 1));
+        s->now += SIM_MS;
+    }
+    return i;
+}
+
+unsigned int
 sim_round_trip(struct sim *s, unsigned int mark_every)
 {
     uint32_t window = sim_info_of(s, 0).window;

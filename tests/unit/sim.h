@@ -101,6 +101,9 @@ uint64_t sim_counter(const struct sim *, int side, enum acdc_counter);
 void sim_connect_as(struct sim *, const struct acdc_params *);
 /* The engine of 'side' loses all its flows. */
 void sim_forget(struct sim *, int side);
+/* The switch of guest 1 goes away, and guest 0 sends until the connection falls back.
+ * Returns the segments sent, 1000 if it does not. */
+unsigned int sim_lose_reports(struct sim *);
 /* Guest 0 fills the window, guest 1 acknowledges all, one of 'mark_every' segments
  * marked (0: none).  Returns the segments sent. */
 unsigned int sim_round_trip(struct sim *, unsigned int mark_every);

@@ -13,7 +13,7 @@
 #include "sim.h"
 #include "tap.h"
 
-enum { MSS = 1460, SCALE = 7, STEPS = 12, N_ISNS = 3 };
+enum { MSS = 1460, SCALE = 7, STEPS = 12, N_ISNS = 3, TRANSFER = 206 };
 
 /* The peer's TCP, as RFC 9293 and 5961 have it. */
 struct peer {
@@ -312,13 +312,13 @@ burst(struct search *x)
     return n;
 }
 
-/* 300 KB, each segment acknowledged.  Returns how many segments arrived. */
+/* 300 KB in TRANSFER segments, each acknowledged.  Returns how many arrived. */
 static unsigned int
 transfer(struct search *x)
 {
     unsigned int i, n = 0;
 
-    for (i = 0; i < 206; i++) {
+    for (i = 0; i < TRANSFER; i++) {
         uint32_t before = x->peer.rcv_nxt;
 
         guest_sends(x, ACDC_TCP_ACK, before, MSS, false, true);
@@ -423,7 +423,7 @@ try(struct search *x, uint64_t random)
         n = x->passed = x->two ? transfer(x) : burst(x);
         window = x->peer.state == ESTABLISHED ? told(x) : 0;
         /* The window alone is no escape: what is beyond the law's is policed. */
-        good = x->two ? n < 206 || is_governed(x) : n <= 12;
+        good = x->two ? n < TRANSFER || is_governed(x) : n <= 12;
     }
     if (!good) {
         printf("# %s %u segments, window %u, peer %d: %s\n", x->two ? "two engines," : "", n,
