@@ -137,6 +137,29 @@ def test_what_others_have_put_there_is_named(machine: Dkms) -> None:
     machine.inside("rm", f"{folder}/openvswitch.ko")
 
 
+# A module that DKMS has built and installed, whose source in /usr/src is gone.
+ORPHAN = """
+tree=/var/lib/dkms/acdc-openvswitch built=0.0.9/$1/$(uname -m) folder=/lib/modules/$1/updates/dkms
+mkdir -p $tree/$built/module $folder
+ln -s /usr/src/acdc-openvswitch-0.0.9 $tree/0.0.9/source
+ln -s $built $tree/kernel-$1-$(uname -m)
+for name in openvswitch vport-vxlan vport-geneve vport-gre; do
+    touch $tree/$built/module/$name.ko $folder/$name.ko
+done
+"""
+
+
+def test_uninstall_without_the_source(machine: Dkms) -> None:
+    """Which somebody has deleted: DKMS has the module none the less."""
+    machine.inside("sh", "-ec", ORPHAN, "sh", machine.kernel)
+    assert "in DKMS: 0.0.9" in machine.run("status", "-k", machine.kernel)
+    said = machine.run("uninstall", "-k", machine.kernel)
+    assert "the distribution's module is back" in said and "stays" not in said
+    places = ["/var/lib/dkms", "/usr/src", "/lib/modules"]
+    ours = ["-name", "acdc-openvswitch*", "-o", "-path", "*/updates/dkms/*"]
+    assert not machine.inside("find", *places, *ours).strip()
+
+
 def test_source_is_sources(tmp_path: Path) -> None:
     """Of a patch whose lines have moved no copy of the file before is left."""
     command = [str(DKMS), "source", str(tmp_path / "module"), "-k", "6.1"]
