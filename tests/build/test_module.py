@@ -202,13 +202,14 @@ def daemon(program: Path, run_dir: Path) -> Iterator[None]:
         ("usr/sbin/ovs-vswitchd", "usr"),
         ("usr/lib/openvswitch-switch/ovs-vswitchd", "usr"),
         ("usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk", "usr"),
+        ("opt/lib/ovs/sbin/ovs-vswitchd", "opt/lib/ovs"),
     ],
 )
 def test_reload_restarts_what_runs(
     dkms: SimpleNamespace, tmp_path: Path, program: str, prefix: str
 ) -> None:
     """Two may be installed and share a run directory: not the other's ovs-ctl."""
-    for place in ("usr", "usr/local"):
+    for place in ("usr", "usr/local", "opt/lib/ovs"):
         ovs_ctl = tmp_path / place / "share/openvswitch/scripts/ovs-ctl"
         ovs_ctl.parent.mkdir(parents=True)
         ovs_ctl.touch()
