@@ -9,6 +9,7 @@ import signal
 import subprocess
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,8 @@ from acdc_fleet import rollout
 from acdc_fleet.centre import Centre
 from acdc_fleet.ctl import Command
 from acdc_fleet.transport import transact
-from acdc_testlib.fleet import CTL, Fleet
+from acdc_ovs.programs import read_env
+from acdc_testlib.fleet import CTL, Fleet, schema
 from acdc_testlib.netns import wait_for
 
 send = Transaction.commit
@@ -277,3 +279,32 @@ def test_a_switch_that_others_change(fleet: Fleet) -> None:
         ended.set()
         others.join()
         host.ovs.start_vswitchd()
+
+
+def test_two_fill_a_new_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both with success.  It has one row of Fleet, and all listeners."""
+    (tmp_path / "schema").write_text(json.dumps(schema()))
+    programs = read_env()
+    subprocess.run(
+        [programs["OVSDB_TOOL"], "create", tmp_path / "db", tmp_path / "schema"], check=True
+    )
+    command = [programs["OVSDB_SERVER"], f"--remote=punix:{tmp_path}/sock", "--unixctl=none"]
+    first = Centre._first
+
+    def overtaken(centre: Centre, transaction: Transaction) -> Any:  # noqa: ANN401
+        """The other's is done when this one sends what it does."""
+        monkeypatch.setattr(Centre, "_first", first)
+        other.init([], ["pssl:6652"], [])
+        return first(centre, transaction)
+
+    with subprocess.Popen([*command, tmp_path / "db"]) as server:
+        try:
+            remote = f"unix:{tmp_path}/sock"
+            centre, other = Centre(remote), Centre(remote)
+            monkeypatch.setattr(Centre, "_first", overtaken)
+            centre.init(["pssl:6651"], [], [])
+            (fleet,) = centre.rows("Fleet")
+            found = [row.target for row in (*fleet.connections, *fleet.relays)]
+        finally:
+            server.kill()
+    assert found == ["pssl:6651", "pssl:6652"]
