@@ -78,6 +78,11 @@ def _number(values: Mapping[str, str], key: str, default: int) -> int:
     return int(text) if text.isdecimal() and len(text) < 10 else default
 
 
+def _tidy(remotes: str) -> str:
+    """Without the blanks that somebody has typed after commas."""
+    return ",".join(remotes.replace(",", " ").split())
+
+
 def relays_first(follow: str, report: str) -> list[str]:
     """The remotes of 'follow', those that are not servers ('report') first; otherwise at random,
     for each to have its share."""
@@ -201,9 +206,9 @@ class Agent:
                 self.say("another acdc-agent of this database runs")
             return
         remotes = {
-            key: row.external_ids.get(key, "")
-            for key in ("system-id", "acdc-fleet-remote", "acdc-fleet-report", "ovn-remote")
-        }
+            key: _tidy(row.external_ids.get(key, ""))
+            for key in ("acdc-fleet-remote", "acdc-fleet-report", "ovn-remote")
+        } | {"system-id": row.external_ids.get("system-id", "")}
         if remotes != self.remotes:
             self.remotes = remotes
             self.disconnect()

@@ -92,6 +92,31 @@ def test_a_database_is_converted_in_a_transaction() -> None:
     assert (agent.local, agent.transaction, agent.seen) == (None, None, ())
 
 
+def test_remotes_with_blanks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As somebody types them after commas."""
+    asked: list[str] = []
+
+    def asks(remotes: list[str], *_: str) -> None:
+        asked.extend(remotes)
+        raise ConnectionError
+
+    monkeypatch.setattr("acdc_fleet.agent.call", asks)
+    ids = {"system-id": "h", "acdc-fleet-report": "ssl:b:1, ssl:c:1",
+           "acdc-fleet-remote": " ssl:a:2, ssl:b:1,\tssl:c:1,"}  # fmt: skip
+    rows = {0: SimpleNamespace(external_ids=ids)}
+    agent: Any = Agent("unix:/nonexistent")
+    agent.local = SimpleNamespace(
+        outdated=False,
+        ready=True,
+        has_lock=True,
+        tables={"Open_vSwitch": SimpleNamespace(rows=rows)},
+    )
+    with pytest.raises(ConnectionError):
+        agent.connect()
+    assert asked[0] == "ssl:a:2" and sorted(asked[1:]) == ["ssl:b:1", "ssl:c:1"]
+    assert agent.remotes["acdc-fleet-report"] == "ssl:b:1,ssl:c:1"
+
+
 def test_the_centre_is_away(fleet: Fleet) -> None:
     """Agent and switch start again meanwhile; policy and connections are as they were."""
     host = fleet.hosts[1]
