@@ -111,8 +111,34 @@ def test_role(tmp_path: Path) -> None:
     assert (tmp_path / "fleet-b/etc/key.pem").stat().st_mode & 0o777 == 0o600
 
 
-SYSTEMCTL = "#!/bin/sh\necho LoadState=loaded\necho ActiveState=active\n"
-FLEETCTL = '#!/bin/sh\necho "$@" >>"$LISTENERS"\n'
+# What is run in place of programs notes what it is asked.
+SAID = '#!/bin/sh\necho "${0##*/} $*" >>"$SAID"\n'
+PROGRAMS = {
+    "systemctl": f"{SAID}echo LoadState=loaded\necho ActiveState=active\n",
+    "acdc-fleetctl": SAID,
+    "ovsdb-client": SAID,
+}
+
+
+def play(tmp: Path, servers: dict[str, str]) -> list[str]:
+    """What the programs are asked that start servers with these addresses."""
+    (tmp / "schema").write_text(json.dumps(schema()))
+    (tmp / "bin").mkdir()
+    for name, text in PROGRAMS.items():
+        (tmp / "bin" / name).write_text(text)
+        (tmp / "bin" / name).chmod(0o755)
+    hosts = {
+        name: machine(tmp, name, address) | {"acdc_fleet_start": True}
+        for name, address in servers.items()
+    }
+    inventory = tmp / "inventory.json"
+    inventory.write_text(json.dumps({"acdc_servers": {"hosts": hosts}}))
+    path = f"{tmp}/bin:{Programs.patched().ovsdb_tool.parent}:{os.environ['PATH']}"
+    env = os.environ | {"PATH": path, "HOME": str(tmp), "SAID": str(tmp / "said")}
+    command = ["ansible-playbook", "-i", str(inventory), "fleet.yml"]
+    done = subprocess.run(command, cwd=ANSIBLE, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    return (tmp / "said").read_text().splitlines()
 
 
 @long
@@ -124,18 +150,15 @@ FLEETCTL = '#!/bin/sh\necho "$@" >>"$LISTENERS"\n'
     ],
 )
 def test_listeners(tmp_path: Path, address: str, listeners: str) -> None:
-    """Of the family of the addresses: programs that are not run write down what they are asked."""
-    (tmp_path / "schema").write_text(json.dumps(schema()))
-    (tmp_path / "bin").mkdir()
-    for name, text in (("systemctl", SYSTEMCTL), ("acdc-fleetctl", FLEETCTL)):
-        (tmp_path / "bin" / name).write_text(text)
-        (tmp_path / "bin" / name).chmod(0o755)
-    server = machine(tmp_path, "fleet-a", address) | {"acdc_fleet_start": True}
-    inventory = tmp_path / "inventory.json"
-    inventory.write_text(json.dumps({"acdc_servers": {"hosts": {"fleet-a": server}}}))
-    path = f"{tmp_path}/bin:{Programs.patched().ovsdb_tool.parent}:{os.environ['PATH']}"
-    env = os.environ | {"PATH": path, "HOME": str(tmp_path), "LISTENERS": str(tmp_path / "said")}
-    command = ["ansible-playbook", "-i", str(inventory), "fleet.yml"]
-    done = subprocess.run(command, cwd=ANSIBLE, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-    assert (tmp_path / "said").read_text() == f"init {listeners}\n"
+    """Of the family of the addresses."""
+    said = play(tmp_path, {"fleet-a": address})
+    assert said[-1] == f"acdc-fleetctl init {listeners}"
+
+
+@long
+def test_one_server_after_another(tmp_path: Path) -> None:
+    """Each is restarted when the one before is in the cluster again."""
+    said = play(tmp_path, {"fleet-a": "10.0.0.1", "fleet-b": "10.0.0.2"})
+    found = [text for text in said if re.match("systemctl restart|ovsdb-client", text)]
+    wait = "ovsdb-client --timeout=60 wait unix:/run/acdc-fleet/db.sock ACDC_Fleet connected"
+    assert found == 2 * ["systemctl restart acdc-fleet-server", wait]
