@@ -195,7 +195,7 @@ class Tiers(Table):
         text = (ROOT / "tests" / "run.py").read_text()
         places = {"lint": "build-aux/lint", "unit": "tests/unit", "ovs": "tests/ovs"}
         yield "Tier", "Where", "What"
-        for name, about in re.findall(r'^ +\("(\w+)", "([^"]+)", \d+, ', text, re.M):
+        for name, about in re.findall(r'^ +\(\s*"(\w+)",\s*"([^"]+)",\s*\d+,\s', text, re.M):
             place = places.get(name, f"tests/{name}")
             if name in places or any((ROOT / place).glob("**/test_*.py")):
                 yield f"``{name}``", f"``{place}``", about

@@ -22,6 +22,11 @@ def test_sphinx_has_nothing_to_say(tmp_path: Path) -> None:
     assert (tmp_path / "html/index.html").exists()
     # What is markup in the database's manual is so here.
     assert "``" not in (tmp_path / "html/configuration.html").read_text()
+    # A table has all of a list that others print.
+    listed = subprocess.run([ROOT / "tests/run", "--list"], capture_output=True, text=True).stdout
+    testing = (tmp_path / "html/testing.html").read_text()
+    tiers = [line.split()[0] for line in listed.splitlines()]
+    assert tiers and [name for name in tiers if f">tests/{name}<" not in testing] == ["lint"]
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("docs/results/*.json")), ids=lambda p: p.name)
