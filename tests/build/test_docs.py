@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -27,6 +28,13 @@ def test_sphinx_has_nothing_to_say(tmp_path: Path) -> None:
     testing = (tmp_path / "html/testing.html").read_text()
     tiers = [line.split()[0] for line in listed.splitlines()]
     assert tiers and [name for name in tiers if f">tests/{name}<" not in testing] == ["lint"]
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/experiments.rst"])
+def test_targets_that_are_met_are_those_of_the_page(name: str) -> None:
+    page = (ROOT / "docs/results/index.html").read_text()
+    (met,) = re.findall(r"\b(\d+ of \d+ targets) met\.", page)
+    assert met in (ROOT / name).read_text()
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("docs/results/*.json")), ids=lambda p: p.name)
