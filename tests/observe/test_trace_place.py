@@ -4,13 +4,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path as File
 
 import pytest
 from scapy.layers.inet import IP, UDP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Dot1Q
+from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet, Raw
 
-from acdc_testlib.tcp import ACK, tcp
+from acdc_scapy import Feedback, option
+from acdc_testlib.programs import ROOT
+from acdc_testlib.tcp import ACK, Option, tcp
 from observe.test_trace_made import BACK, ETHERNET, THERE, window_limited, write
 from observe.tracing import causes, direction, objects, run
 
@@ -34,6 +40,21 @@ def test_a_capture_without_tcp(tmp_path: File) -> None:
     packets = [ETHERNET / THERE / UDP()] * 2
     done = run("--summary", write(tmp_path / "made.pcap", packets))
     assert (done.stdout, done.stderr) == ("", "acdc-trace: no TCP in 2 packets\n")
+
+
+def test_the_snap_lengths_of_the_manual(tmp_path: File) -> None:
+    """Of IPv6 in two tags, with as many options as TCP can have, and that in VXLAN."""
+    page = (ROOT / "docs/man/acdc-trace.8.rst").read_text()
+    found = re.search(r"(\d+) bytes are enough without a tunnel,\s(\d+) with one", page)
+    assert found
+    full: list[Option] = [option(Feedback()), ("SAck", (1, 2, 3, 4, 5, 6))]
+    tagged = ETHERNET / Dot1Q(vlan=5) / Dot1Q(vlan=6) / IPv6()
+    inner = tagged / tcp(40000, 80, ACK, 100, 500, options=full) / Raw(bytes(1000))
+    for packet, snaplen in zip(
+        (inner, tagged / UDP(dport=4789) / VXLAN() / inner), found.groups(), strict=True
+    ):
+        made = write(tmp_path / "made.pcap", [packet], snaplen=int(snaplen))
+        assert (objects(made)[-1]["tcp"], objects(made)[-1]["cut"]) == (1, 0)
 
 
 def midstream(ahead: float, behind: float, pause: float) -> tuple[list[Packet], list[float]]:
