@@ -20,8 +20,9 @@ UNREACHED = (
     "flows let an unknown port use it?"
 )
 DROPPED = {
-    SYN_OPTION: "SYNs with TCP option 253 are dropped {way}: connections begin a second late, and "
-    "without AC/DC. Have firewalls and load balancers on the path pass option 253 (RFC 4727)",
+    SYN_OPTION: "SYNs with TCP option 253 are dropped {way}: the first connection to an address waits "
+    "2 or 3 s, and all go without AC/DC. Have firewalls and load balancers on the path pass option "
+    "253 (RFC 4727)",
     SYNACK_OPTION: "SYN-ACKs with TCP option 253 are dropped {way}: connections begin late, and "
     "without AC/DC. Have firewalls and load balancers on the path pass option 253 (RFC 4727)",
     FEEDBACK: "data with TCP option 253 is dropped {way}: connections stall. Until firewalls on the "

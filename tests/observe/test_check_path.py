@@ -209,7 +209,7 @@ def clear_reserved(segment: Segment) -> bool:
             "is removed",
             "have it keep",
         ),
-        (drop_syns, {"options": CRITICAL, "connection": CRITICAL}, "SYNs with", "pass option 253"),
+        (drop_syns, {"options": CRITICAL, "connection": CRITICAL}, "2 or 3 s", "pass option 253"),
         (bleach, {"ecn": CRITICAL, "connection": WARNING}, "arrives as Not-ECT", "DSCP only"),
         (lose_marks, {"ecn": CRITICAL}, "CE arrives as ECT(0)", "copy CE (RFC 6040)"),
         (
