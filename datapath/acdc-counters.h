@@ -85,7 +85,7 @@ ACDC_COUNTER(UPDATES_ABSORBED,  "updates_absorbed",  "window updates that would 
 ACDC_COUNTER(POLICED_PACKETS,   "policed_packets",   "packets dropped beyond the offered window")
 ACDC_COUNTER(POLICED_BYTES,     "policed_bytes",     "payload bytes dropped beyond the offered window")
 ACDC_COUNTER(ACK_OPTIMISTIC,    "ack_optimistic",    "packets of the guest that acknowledge data that did not arrive, dropped when policing")
-ACDC_COUNTER(ACK_EXCUSED,       "ack_excused",       "of these, packets taken to acknowledge what came in IP fragments or behind malformed options")
+ACDC_COUNTER(ACK_EXCUSED,       "ack_excused",       "packets that acknowledge what may have come in IP fragments or behind malformed options, and pass")
 ACDC_COUNTER(SYNACK_REFUSED,    "synack_refused",    "SYN-ACKs that do not answer the guest's last SYN, dropped when policing")
 ACDC_COUNTER(REFUSED,           "refused",           "packets dropped that could be read differently behind the switch")
 
