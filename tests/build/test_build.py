@@ -180,6 +180,23 @@ def test_units_name_the_program_of_the_last_configure(
     assert not list((build / "build").glob("acdc-*"))
 
 
+BOOT = "#!/bin/sh\necho : >configure\nchmod +x configure\n: >Makefile.in\n"
+
+
+def test_a_boot_that_was_interrupted_is_done_again(
+    project: Path, ovs_source: Path, tmp_path: Path
+) -> None:
+    """Of Open vSwitch's tree: autoreconf had made configure, and not yet Makefile.in."""
+    tree = tmp_path / "build/openvswitch"
+    configure(project, tmp_path, f"--with-ovs-source={ovs_source}")
+    tree.mkdir()
+    for name, text in (("boot.sh", BOOT), ("configure", "#!/bin/sh\ntest -f Makefile.in\n")):
+        (tree / name).write_text(text)
+        (tree / name).chmod(0o755)
+    succeed("make", "-o", "ovs-source", "build/openvswitch.configured", cwd=tmp_path)
+    assert (tree / "Makefile.in").exists()
+
+
 # --- The tree of Open vSwitch ------------------------------------------------
 
 
