@@ -103,7 +103,8 @@ def install(log: Path) -> None:
 def build(log: Path, jobs: int) -> None:
     """What make finds up to date it does not build again."""
     say("Building the patched Open vSwitch")
-    if not (TOP / "configure").exists():
+    # It makes Makefile.in last, and may have been interrupted.
+    if not (TOP / "configure").exists() or not (TOP / "Makefile.in").exists():
         _step("./boot.sh", ["./boot.sh"], log, True)
     if not (TOP / "Makefile").exists():
         _step("./configure", ["./configure"], log, True)

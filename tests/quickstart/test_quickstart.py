@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import acdc_mininet as am
-from acdc_quickstart import report
+from acdc_quickstart import prepare, report
 from acdc_quickstart.phases import Phase
 from acdc_testlib.netns import marked
 
@@ -214,6 +214,27 @@ def test_interrupt(tmp_path: Path) -> None:
         time.sleep(0.1)
     assert marked(mark) == []
     assert links() == before
+
+
+@pytest.mark.parametrize(
+    ("there", "steps"),
+    [
+        ("", ["./boot.sh", "./configure", "make -j1"]),
+        ("configure", ["./boot.sh", "./configure", "make -j1"]),  # It was interrupted.
+        ("configure Makefile.in", ["./configure", "make -j1"]),
+        ("configure Makefile.in Makefile", ["make -j1"]),
+    ],
+)
+def test_what_is_made_already(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, there: str, steps: list[str]
+) -> None:
+    for name in there.split():
+        (tmp_path / name).touch()
+    done: list[str] = []
+    monkeypatch.setattr(prepare, "TOP", tmp_path)
+    monkeypatch.setattr(prepare, "_step", lambda name, *_: done.append(name))
+    prepare.build(tmp_path / "log", 1)
+    assert done == steps
 
 
 def test_installs_python(tmp_path: Path) -> None:
