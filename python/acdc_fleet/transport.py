@@ -24,20 +24,25 @@ class Failure(Exception):
     """What the operator is told."""
 
 
-def _numeric(suffix: str) -> str:
+def _numeric(suffix: str) -> list[str]:
     """ADDRESS:PORT, of a host that is named as well: what is not IPv4 Open vSwitch's classes take
-    for IPv6."""
+    for IPv6.  IPv4 first, as Open vSwitch's programs look names up, and as servers listen."""
     host, _, port = suffix.rpartition(":")
     if not host:
-        return suffix
-    address = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)[0][4][0]
-    return f"[{address}]:{port}"
+        return [suffix]
+    found = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
+    found.sort(key=lambda info: info[0] != socket.AF_INET)
+    return [f"[{info[4][0]}]:{port}" for info in found]
 
 
 def _open(kind: type[Stream], suffix: str, dscp: int) -> Any:  # noqa: ANN401
     """What Python raises Open vSwitch's classes let through.  Here the connection fails."""
     try:
-        return kind._open(_numeric(suffix), dscp)
+        for address in _numeric(suffix):
+            error, sock = kind._open(address, dscp)
+            if not error:  # Otherwise there is no way to it.
+                break
+        return error, sock
     except (OSError, TypeError, ValueError) as failed:
         TlsStream.why = str(failed)
         return errno.EPROTO, None

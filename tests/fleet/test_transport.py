@@ -130,3 +130,26 @@ def test_names_of_hosts(tmp_path: Path) -> None:
     assert (tcp, tls) == ("127.0.0.1", "127.0.0.1")
     for said in (no_tcp, no_tls):
         assert "nowhere.invalid" in said and "name" in said.rpartition(":")[2]
+
+
+# Both are there; then there is no way to the address of IPv4.
+BOTH_FAMILIES = """
+import socket
+from acdc_fleet import transport
+families = ((socket.AF_INET6, "::1"), (socket.AF_INET, "127.0.0.1"))
+socket.getaddrinfo = lambda *_, **more: [(f, 1, 6, "", (a, 0)) for f, a in families]
+server = socket.create_server(("127.0.0.1", 0))
+port = server.getsockname()[1]
+error, stream = transport.Stream.open_block(transport.Stream.open(f"tcp:both:{port}"), 1000)
+print(error or server.accept()[1][0])
+families = ((socket.AF_INET6, "::1"), (socket.AF_INET, "192.0.2.1"))
+server = socket.create_server(("::1", 0), family=socket.AF_INET6)
+port = server.getsockname()[1]
+error, stream = transport.Stream.open_block(transport.Stream.open(f"tcp:both:{port}"), 1000)
+print(error or server.accept()[1][0])
+"""
+
+
+def test_a_name_of_both_families(tmp_path: Path) -> None:
+    """A server listens on IPv4 if it is not told otherwise."""
+    assert run_alone(BOTH_FAMILIES, tmp_path).splitlines() == ["127.0.0.1", "::1"]
