@@ -330,3 +330,15 @@ def test_wrong_arguments(switch: Ovs, arguments: list[str], said: str) -> None:
     assert done.returncode == UNKNOWN
     assert "usage: acdc-check" in done.stderr and said in done.stderr
     assert "Nagios" in run(switch, "--help").stdout
+
+
+def test_a_directory_there_with_a_blank(tmp_path: File) -> None:
+    """ssh joins its words, and has a shell take them apart."""
+    words = {"ssh": 'shift 3; exec sh -c "$*"', "acdc-check": f'printf "%s\\n" "$@" >{tmp_path}/said'}
+    for name, text in words.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    env = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command: list[str | File] = [CHECK, "hv2", "--peer-rundir", "/run/the other's"]
+    assert subprocess.run(command, env=env, capture_output=True).returncode == UNKNOWN
+    assert (tmp_path / "said").read_text() == "--peer\n--rundir\n/run/the other's\n"
