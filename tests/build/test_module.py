@@ -8,6 +8,7 @@ import os
 import re
 import runpy
 import shutil
+import signal
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -345,6 +346,27 @@ def test_reload_keeps_tunnels_of_others(
     finally:
         subprocess.run(["ip", "netns", "del", name], check=True)
     assert not any(line.startswith("ovs-ctl") for line in commands.called())
+
+
+def test_reload_outlives_the_session(
+    dkms: SimpleNamespace, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One by ssh over a port of the bridge, for instance, ends before Open vSwitch is back."""
+
+    def ends(*_: object) -> None:
+        raise AssertionError("hung up")
+
+    before = signal.signal(signal.SIGHUP, ends)
+    hang_up = "kill -HUP $PPID; kill -HUP $$"
+    ovs_ctl = commands.put("ovs-ctl", f"{hang_up}; echo back >>{commands.log}")
+    running_ovs_ctl_is(dkms, monkeypatch, ovs_ctl)
+    for name in ("check_tunnels", "system_id"):
+        monkeypatch.setitem(dkms.reload.__globals__, name, lambda *_: "")
+    try:
+        dkms.reload()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert commands.called()[-1] == "back"
 
 
 def test_reload_that_changed_nothing_fails(
