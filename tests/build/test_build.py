@@ -180,6 +180,16 @@ def test_units_name_the_program_of_the_last_configure(
     assert not list((build / "build").glob("acdc-*"))
 
 
+def test_sources_in_a_directory_with_a_blank(project: Path, tmp_path: Path) -> None:
+    source = tmp_path / "open vswitch"
+    source.mkdir()
+    (source / "configure.ac").write_text("AC_INIT(openvswitch, 3.1.0, bugs)\n")
+    said = configure(project, tmp_path / "b", f"--with-ovs-source={source}")
+    assert "exit status 0" in said
+    # It has no more than that, and does not get far.
+    assert f"UNPACK   {source}\n" in run("make", "ovs-source", cwd=tmp_path / "b").stdout
+
+
 BOOT = "#!/bin/sh\necho : >configure\nchmod +x configure\n: >Makefile.in\n"
 
 
