@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from acdc_ovs.programs import read_env
 from acdc_testlib.fleet import ADDRESS, HOSTS, RAFT, RELAY, ROOT, SERVERS, Fleet, Host, schema
 from acdc_testlib.netns import wait_for
 
@@ -43,6 +44,20 @@ def environ(fleet: Fleet, name: str) -> dict[str, str]:
         # What somebody has exported is not for the scripts.
         **dict.fromkeys(("ETC", "LIB", "RUN", "SCHEMA", "ID"), "/nowhere"),
     }
+
+
+def test_keys_are_made_after_an_interrupt(tmp_path: Path) -> None:
+    """What is left of one that was not signed, or whose certificate found no room."""
+    for name in ("a-privkey.pem", "a-req.pem", "b-privkey.pem", "b-req.pem", "b-cert.pem"):
+        (tmp_path / name).touch()
+    path = f"{read_env()['OVS_TREE']}/utilities:{os.environ['PATH']}"
+    keys = ["sh", str(SCRIPTS / "keys.sh"), "a", "b"]
+    subprocess.run(keys, cwd=tmp_path, env=os.environ | {"PATH": path}, check=True)
+    before = [(tmp_path / name / "cert.pem").read_text() for name in "ab"]
+    for text, name in zip(before, "ab", strict=True):
+        assert f"CN={name}\n" in text.replace(" = ", "=")
+    subprocess.run(keys, cwd=tmp_path, env=os.environ | {"PATH": path}, check=True)
+    assert before == [(tmp_path / name / "cert.pem").read_text() for name in "ab"]
 
 
 def test_guide(fleet: Fleet) -> None:

@@ -6,8 +6,8 @@
 set -eu
 [ -d pki ] || ovs-pki --dir="$PWD/pki" --log="$PWD/log" init
 for name in "$@"; do
-    [ -e "$name-cert.pem" ] ||
-        ovs-pki --batch --unique --dir="$PWD/pki" --log="$PWD/log" req+sign "$name" switch
+    [ -s "$name-cert.pem" ] ||
+        ovs-pki --batch --unique --force --dir="$PWD/pki" --log="$PWD/log" req+sign "$name" switch
     mkdir -p "$name"
     cp "$name-privkey.pem" "$name/key.pem"
     cp "$name-cert.pem" "$name/cert.pem"
