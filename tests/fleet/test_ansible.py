@@ -34,6 +34,12 @@ def test_units_of_one_machine() -> None:
     assert sorted(found) == [["acdc-fleet"], ["acdc-fleet-relay"]]
 
 
+def test_units_of_thousands() -> None:
+    """Of connections: systemd's limit of files is 1024."""
+    for path in (ANSIBLE / "roles/acdc_fleet/templates").glob("*.service.j2"):
+        assert re.search(r"^LimitNOFILE=\d{5,}$", path.read_text(), re.M), path
+
+
 def machine(tmp: Path, name: str, address: str | None = None) -> dict[str, object]:
     """In the inventory.  Its directories are its own, its connection is local."""
     keys = tmp / "keys" / name

@@ -46,6 +46,19 @@ def environ(fleet: Fleet, name: str) -> dict[str, str]:
     }
 
 
+@pytest.mark.parametrize("script", ["server.sh", "relay.sh"])
+def test_thousands_may_connect(tmp_path: Path, script: str) -> None:
+    """The usual limit of files is 1024, and of what may be 1048576."""
+    program = tmp_path / "ovsdb-server"
+    program.write_text("#!/bin/sh\nulimit -n\n")
+    program.chmod(0o755)
+    (tmp_path / "fleet.db").touch()
+    places = dict.fromkeys(("ACDC_FLEET_LIB", "ACDC_FLEET_RUN"), str(tmp_path))
+    env = os.environ | places | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = ["prlimit", "--nofile=1024:9000", "sh", str(SCRIPTS / script), "10.0.0.1", "10.0.0.1"]
+    assert subprocess.check_output(command, env=env, text=True) == "9000\n"
+
+
 def test_keys_are_made_after_an_interrupt(tmp_path: Path) -> None:
     """What is left of one that was not signed, or whose certificate found no room."""
     for name in ("a-privkey.pem", "a-req.pem", "b-privkey.pem", "b-req.pem", "b-cert.pem"):

@@ -5,6 +5,9 @@
 set -eu
 etc=${ACDC_FLEET_ETC:-/etc/acdc-fleet} run=${ACDC_FLEET_RUN:-/var/run/acdc-fleet}
 mkdir -p "$run"
+# A file for each host.
+# shellcheck disable=SC3045
+ulimit -n "$(ulimit -H -n)"
 # With ACDC_FLEET_DETACH= it stays in the foreground.
 # shellcheck disable=SC2086
 exec ovsdb-server ${ACDC_FLEET_DETACH-"--detach"} --no-chdir --pidfile="$run/relay.pid" \

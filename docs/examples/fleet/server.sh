@@ -14,6 +14,9 @@ if [ ! -e "$lib/fleet.db" ]; then
         ovsdb-tool join-cluster "$lib/fleet.db" ACDC_Fleet "ssl:$1:6650" "ssl:$2:6650"
     fi
 fi
+# A file for each host.
+# shellcheck disable=SC3045
+ulimit -n "$(ulimit -H -n)"
 # With ACDC_FLEET_DETACH= it stays in the foreground.
 # shellcheck disable=SC2086
 exec ovsdb-server ${ACDC_FLEET_DETACH-"--detach"} --no-chdir --pidfile="$run/server.pid" \
