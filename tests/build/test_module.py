@@ -151,9 +151,11 @@ done
 """
 
 
-def test_uninstall_without_the_source(machine: Dkms) -> None:
-    """Which somebody has deleted: DKMS has the module none the less."""
-    machine.inside("sh", "-ec", ORPHAN, "sh", machine.kernel)
+@pytest.mark.parametrize("left", ["", "mkdir /usr/src/acdc-openvswitch-0.0.9"])
+def test_uninstall_without_the_source(machine: Dkms, left: str) -> None:
+    """Which somebody has deleted, or for which there was no room: DKMS has the module none the
+    less."""
+    machine.inside("sh", "-ec", ORPHAN + left, "sh", machine.kernel)
     assert "in DKMS: 0.0.9" in machine.run("status", "-k", machine.kernel)
     said = machine.run("uninstall", "-k", machine.kernel)
     assert "the distribution's module is back" in said and "stays" not in said
