@@ -142,6 +142,7 @@ def test_what_others_have_put_there_is_named(machine: Dkms) -> None:
 # A module that DKMS has built and installed, whose source in /usr/src is gone.
 ORPHAN = """
 tree=/var/lib/dkms/acdc-openvswitch built=0.0.9/$1/$(uname -m) folder=/lib/modules/$1/updates/dkms
+rm -rf $tree
 mkdir -p $tree/$built/module $folder
 ln -s /usr/src/acdc-openvswitch-0.0.9 $tree/0.0.9/source
 ln -s $built $tree/kernel-$1-$(uname -m)
