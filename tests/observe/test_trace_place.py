@@ -9,7 +9,7 @@ from pathlib import Path as File
 
 import pytest
 from scapy.layers.inet import IP, UDP
-from scapy.layers.inet6 import IPv6
+from scapy.layers.inet6 import IPv6, IPv6ExtHdrHopByHop, Jumbo
 from scapy.layers.l2 import Dot1Q
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet, Raw
@@ -89,3 +89,24 @@ def test_without_the_handshake_timestamps_tell_where(
     packets, times = midstream(ahead, behind, pause)
     got = direction(objects(write(tmp_path / "made.pcap", packets, times=times)), 80)
     assert causes(got)[0] == cause
+
+
+JUMBO = [Jumbo(jumboplen=0x20000)]
+
+
+@pytest.mark.parametrize("size", [14_600, 146_000])
+@pytest.mark.parametrize(
+    "ip",
+    [IP(len=0), IPv6(plen=0), IPv6(plen=0) / IPv6ExtHdrHopByHop(options=JUMBO)],
+    ids=["IPv4", "IPv6", "jumbogram"],
+)
+def test_segments_whose_ip_header_has_no_length(tmp_path: File, ip: Packet, size: int) -> None:
+    """As large ones have at a sender: of Windows, and BIG TCP."""
+    plain, packets = (IP if IP in ip else IPv6)(), []
+    for i in range(10):
+        packets.append(ETHERNET / ip / tcp(40000, 80, ACK, 100 + size * i, 500) / Raw(bytes(size)))
+        packets.append(ETHERNET / plain / tcp(80, 40000, ACK, 500, 100 + size * (i + 1)))
+    found = objects(write(tmp_path / "made.pcap", packets, snaplen=128))
+    got = direction(found, 80)
+    assert (got["sent"], got["acked"], got["segments"]) == (10 * size, 10 * size, 10)
+    assert (found[-1]["tcp"], found[-1]["malformed"]) == (20, 0)

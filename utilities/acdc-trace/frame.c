@@ -18,6 +18,8 @@ enum {
     SLL_HLEN = 16, SLL2_HLEN = 20,      /* Linux "cooked" captures. */
     NULL_HLEN = 4,
     MAX_TUNNELS = 2,
+    HEADERS = 512,
+    IP_LEN_MAX = 0xffff, BIG_TCP_MAX = 8 * IP_LEN_MAX,  /* Linux's most. */
 };
 
 /* The host's part of the parser: what the capture lacks cannot be had. */
@@ -197,11 +199,47 @@ count(struct frame_counts *counts, const struct acdc_pkt *p)
     }
 }
 
+/* A large segment that a NIC is to cut up may have no length in its IP header (Windows, BIG
+ * TCP): it ends with the frame.  Then this parses 'copy', in which it has the largest there is,
+ * and adds what is left to the payload. */
+static bool
+parse(struct acdc_pkt *p, uint16_t exid, uint8_t copy[HEADERS])
+{
+    const struct acdc_pkt old = *p;
+    uint32_t field, hlen, len, told;
+
+    if (acdc_pkt_parse(p, exid)) {
+        return true;
+    }
+    if (p->reason != ACDC_C_UNTOUCHED_LENGTH) {
+        return false;
+    }
+    hlen = p->data[p->l3_ofs] >> 4 == 4 ? 0 : ACDC_IP6_HLEN;
+    field = p->l3_ofs + (hlen ? 4u : 2u);
+    len = p->len - p->l3_ofs - hlen;
+    if (acdc_get16(p->data + field) || len > BIG_TCP_MAX) {
+        return false;
+    }
+    told = len < IP_LEN_MAX ? len : IP_LEN_MAX;
+    *p = old;
+    p->hlen = p->hlen < HEADERS ? p->hlen : HEADERS;
+    memcpy(copy, p->data, p->hlen);
+    copy[field] = (uint8_t) (told >> 8);
+    copy[field + 1] = (uint8_t) told;
+    p->data = copy;
+    if (!acdc_pkt_parse(p, exid)) {
+        return false;
+    }
+    p->payload += len - told;
+    return true;
+}
+
 bool
 frame_read(const uint8_t *data, uint32_t hlen, uint32_t len, int linktype,
            uint16_t exid, struct segment *s, struct frame_counts *counts)
 {
     uint32_t vni = 0, ofs, depth, vids;
+    uint8_t copy[HEADERS];
     struct acdc_pkt p;
 
     s->network = 0;
@@ -221,7 +259,7 @@ frame_read(const uint8_t *data, uint32_t hlen, uint32_t len, int linktype,
         p.ethertype = type;
         p.l3_ofs = at;
         p.vids = 0;
-        if (acdc_pkt_parse(&p, exid)) {
+        if (parse(&p, exid, copy)) {
             break;
         }
         if (depth == MAX_TUNNELS || !is_tunnel(&p, &ofs, &vni)) {
