@@ -110,3 +110,16 @@ def test_segments_whose_ip_header_has_no_length(tmp_path: File, ip: Packet, size
     got = direction(found, 80)
     assert (got["sent"], got["acked"], got["segments"]) == (10 * size, 10 * size, 10)
     assert (found[-1]["tcp"], found[-1]["malformed"]) == (20, 0)
+
+
+@pytest.mark.parametrize("lacks", [0, 2])
+def test_a_capture_whose_time_begins_at_0(tmp_path: File, lacks: int) -> None:
+    """As a simulator writes it; with the handshake, and without."""
+    packets = window_limited()[lacks:]
+    usual = objects(write(tmp_path / "usual.pcap", packets))
+    times = [i - 1_000_000 for i in range(len(packets))]
+    found = objects(write(tmp_path / "made.pcap", packets, times=times))
+    for name in ("time", "duration", "acked", "rtt"):
+        expected = [o.get(name) for o in usual]
+        assert [o.get(name) for o in found] == pytest.approx(expected, rel=1e-6, abs=1e-6)
+    assert found[-1]["start"] == pytest.approx(0, abs=1e-6)

@@ -147,8 +147,10 @@ source_next(struct source *s)
     int status = pcap_next_ex(s->pcap, &s->header, &s->data);
 
     if (status == 1) {
-        s->time = time_of(s, (uint64_t) s->header->ts.tv_sec * NS_PER_S
-                             + (uint64_t) s->header->ts.tv_usec * s->unit);
+        uint64_t raw = (uint64_t) s->header->ts.tv_sec * NS_PER_S
+                       + (uint64_t) s->header->ts.tv_usec * s->unit;
+
+        s->time = time_of(s, raw ? raw : 1);    /* 0 is no time yet. */
         return true;
     }
     s->header = NULL;
