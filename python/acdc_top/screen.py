@@ -39,7 +39,15 @@ def size(number: float | None) -> str:
 
 
 def duration(us: float | None) -> str:
-    return "-" if not us else f"{us:.0f}us" if us < 10_000 else f"{us / 1000:.4g}ms"
+    if not us:
+        return "-"
+    if us < 10_000:
+        return f"{us:.0f}us"
+    return f"{us / 1000:.4g}ms" if us < 9_999_500 else f"{us / 1_000_000:.4g}s"
+
+
+def per_second(times: float) -> str:
+    return f"{times:.3g}" if times < 999.5 else f"{times:.0f}"
 
 
 def fraction(value: float | None) -> str:
@@ -75,8 +83,8 @@ TENANTS: Columns = {
     "paused/s": lambda row: duration(row["paused_us_per_second"]),
     "window": lambda row: size(row["window_mean"]),
     "alpha": lambda row: fraction(row["alpha_mean"]),
-    "cuts/s": lambda row: f"{row['cuts_per_second']:.3g}",
-    "RTO/s": lambda row: f"{row['timeouts_per_second']:.3g}",
+    "cuts/s": lambda row: per_second(row["cuts_per_second"]),
+    "RTO/s": lambda row: per_second(row["timeouts_per_second"]),
 }
 FLOWS: Columns = {
     "tenant": lambda flow: flow["tenant"],

@@ -28,7 +28,7 @@ from acdc_testlib.ovs import Ovs
 from acdc_testlib.traffic import Transfer, finish_all
 from acdc_top import reading as of_reading
 from acdc_top.reading import Reader, Reading, limited_by
-from acdc_top.screen import Screen
+from acdc_top.screen import TENANTS, Screen
 from observe.conftest import MARKED_PORT, PORT, A, B, Path, daemon_that_says
 
 TOP = File(__file__).resolve().parents[2] / "utilities/acdc-top"
@@ -328,6 +328,23 @@ def test_a_dumb_terminal(busy: Path) -> None:
     terminal = Terminal(busy.ovs, "dumb")
     terminal.until(b"limited by")
     assert terminal.end() == 0 and b"\x1b" not in terminal.text
+
+
+@pytest.mark.parametrize(
+    ("column", "field", "value", "shown"),
+    [
+        ("cuts/s", "cuts_per_second", 0.25, "0.25"),
+        ("cuts/s", "cuts_per_second", 999.7, "1000"),
+        ("cuts/s", "cuts_per_second", 12345.6, "12346"),
+        ("RTO/s", "timeouts_per_second", 1234, "1234"),
+        ("paused/s", "paused_us_per_second", 250_000, "250ms"),
+        ("paused/s", "paused_us_per_second", 9_999_600, "10s"),
+        ("paused/s", "paused_us_per_second", 12_340_000, "12.34s"),
+    ],
+)
+def test_numbers_of_many_connections(column: str, field: str, value: float, shown: str) -> None:
+    """They have no exponent."""
+    assert TENANTS[column]({field: value}) == shown
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
