@@ -4,8 +4,13 @@
 
 from __future__ import annotations
 
+import json
 import re
+import signal
+import subprocess
+import time
 from pathlib import Path as File
+from subprocess import PIPE
 
 import pytest
 from scapy.layers.inet import IP, UDP
@@ -18,7 +23,7 @@ from acdc_scapy import Feedback, option
 from acdc_testlib.programs import ROOT
 from acdc_testlib.tcp import ACK, Option, tcp
 from observe.test_trace_made import BACK, ETHERNET, THERE, window_limited, write
-from observe.tracing import causes, direction, objects, run
+from observe.tracing import TRACE, causes, direction, objects, run
 
 
 @pytest.mark.parametrize("lacks", [0, 1])
@@ -123,3 +128,25 @@ def test_a_capture_whose_time_begins_at_0(tmp_path: File, lacks: int) -> None:
         expected = [o.get(name) for o in usual]
         assert [o.get(name) for o in found] == pytest.approx(expected, rel=1e-6, abs=1e-6)
     assert found[-1]["start"] == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("rest", [0, 10], ids=["after-a-packet", "within-a-packet"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_pipe_that_says_nothing_more(tmp_path: File, number: signal.Signals, rest: int) -> None:
+    """As of a tcpdump that waits.  What came before is told."""
+    made = write(tmp_path / "made.pcap", window_limited()).read_bytes()
+    words = [str(TRACE), "--json", "-"]
+    with subprocess.Popen(words, stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
+        assert process.stdin
+        process.stdin.write(made + made[24 : 24 + rest])
+        process.stdin.flush()
+        time.sleep(0.5)
+        process.send_signal(number)
+        try:
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
+        assert process.stdout and process.stderr
+        found = [json.loads(line) for line in process.stdout]
+        assert process.stderr.read() == b""
+    assert direction(found, 80)["acked"] > 0

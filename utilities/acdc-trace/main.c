@@ -192,7 +192,7 @@ stop(int number_)
     stopped = 1;
     for (unsigned int i = 0; i < n_sources; i++) {
         if (sources[i].pcap) {
-            pcap_breakloop(sources[i].pcap);
+            source_stop(&sources[i]);
         }
     }
 }

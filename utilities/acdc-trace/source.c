@@ -2,7 +2,9 @@
 
 #include "source.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum {
     LIVE_SNAPLEN = 256,         /* Headers inside of a tunnel's, and options. */
@@ -154,7 +156,7 @@ source_next(struct source *s)
         return true;
     }
     s->header = NULL;
-    if (status == PCAP_ERROR) {
+    if (status == PCAP_ERROR && !s->stopped) {
         complain(s, pcap_geterr(s->pcap));
         s->failed = true;
     }
@@ -175,6 +177,21 @@ source_progress(const struct source *s)
     }
     at = ftell(file);
     return at < 0 ? -1 : (double) at / (double) st.st_size;
+}
+
+/* What waits for a pipe finds that it has ended. */
+void
+source_stop(struct source *s)
+{
+    FILE *file = pcap_file(s->pcap);
+    int null = file ? open("/dev/null", O_RDONLY) : -1;
+
+    s->stopped = 1;
+    pcap_breakloop(s->pcap);
+    if (null >= 0) {
+        dup2(null, fileno(file));
+        close(null);
+    }
 }
 
 void

@@ -8,6 +8,7 @@
 #include "trace.h"
 
 #include <pcap/pcap.h>
+#include <signal.h>
 
 enum { EXIT_ARGUMENTS = 2 };
 
@@ -24,6 +25,7 @@ struct source {
     uint64_t other;             /* Likewise of another clock, or of one packet. */
     bool old;                   /* The packet's time was not believed. */
     bool over, failed;
+    volatile sig_atomic_t stopped;
 };
 
 /* Opens a file, "-", or with 'live' an interface.  Returns 0, or after a message the exit
@@ -37,6 +39,8 @@ bool source_next(struct source *);
 /* Of a file, between 0 and 1; less than 0: not known. */
 double source_progress(const struct source *);
 
+/* From a signal handler: no more packets come. */
+void source_stop(struct source *);
 void source_close(struct source *);
 
 #endif /* source.h */
