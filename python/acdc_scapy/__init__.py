@@ -3,7 +3,8 @@
 """What AC/DC puts into TCP, for scapy: docs/wire-format.rst as its layers.
 
     TCP(flags="S", options=[("MSS", 1460), option(Capability(flags="NOT_ECT"))])
-    TCP(flags="A", reserved=Reserved(fack=True).field, options=[option(Feedback(1448, 2896))])
+    feedback = Feedback(ecn_bytes=1448, total_bytes=2896)
+    TCP(flags="A", reserved=Reserved(fack=True).field, options=[option(feedback)])
     dissect(packet[TCP])  # Capability, Feedback, Report, State, Unknown; None: no such option
 
 scapy itself keeps TCP options as (kind, bytes); these are the bytes."""

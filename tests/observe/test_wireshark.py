@@ -6,6 +6,7 @@ reports that no switch would send."""
 from __future__ import annotations
 
 import subprocess
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,13 +14,14 @@ from pathlib import Path as File
 from typing import Any
 
 import pytest
-from scapy.layers.inet import ICMP, IP, UDP
+from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet
 from scapy.utils import rdpcap, wrpcap
 
+import acdc_scapy
 from acdc_scapy import Capability, Feedback, Report, Reserved, State, dissect, option
 from acdc_testlib.netns import wait_for
 from acdc_testlib.tcp import ACK, PSH, RST, SYN, V4, Option, network, tcp
@@ -367,3 +369,11 @@ def test_the_layer_writes_what_the_documentation_shows() -> None:
     assert Reserved.of(fack["TCP"]) == (True, 2)
     # Data offset 5, F, ECN 10.
     assert bytes(fack["TCP"])[12] == 0x5C
+
+
+def test_the_examples_of_the_layers() -> None:
+    """Which the manual has, too."""
+    lines = (acdc_scapy.__doc__ or "").splitlines(keepends=True)
+    examples = textwrap.dedent("".join(line for line in lines if line.startswith("    ")))
+    assert examples.count("\n") == 4
+    exec(examples, vars(acdc_scapy) | {"packet": IP() / TCP()})
