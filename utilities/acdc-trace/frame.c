@@ -206,12 +206,16 @@ static bool
 parse(struct acdc_pkt *p, uint16_t exid, uint8_t copy[HEADERS])
 {
     const struct acdc_pkt old = *p;
-    uint32_t field, hlen, len, told;
+    uint32_t field, hlen, held, len, told;
 
     if (acdc_pkt_parse(p, exid)) {
         return true;
     }
     if (p->reason != ACDC_C_UNTOUCHED_LENGTH) {
+        return false;
+    }
+    held = old.hlen < HEADERS ? old.hlen : HEADERS;
+    if (p->l3_ofs + (uint32_t) ACDC_IP4_HLEN > held) {
         return false;
     }
     hlen = p->data[p->l3_ofs] >> 4 == 4 ? 0 : ACDC_IP6_HLEN;
@@ -222,8 +226,8 @@ parse(struct acdc_pkt *p, uint16_t exid, uint8_t copy[HEADERS])
     }
     told = len < IP_LEN_MAX ? len : IP_LEN_MAX;
     *p = old;
-    p->hlen = p->hlen < HEADERS ? p->hlen : HEADERS;
-    memcpy(copy, p->data, p->hlen);
+    p->hlen = held;
+    memcpy(copy, p->data, held);
     copy[field] = (uint8_t) (told >> 8);
     copy[field + 1] = (uint8_t) told;
     p->data = copy;
